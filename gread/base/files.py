@@ -21,7 +21,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     taken = f"{folder} must not exist yet: choose another name, or remove it"
     if folder.exists():
         raise InputError(taken)
-    part = _beside(folder)
+    part = _temporary_name(folder)
     try:
         with _named(folder):
             part.mkdir(parents=True)
@@ -39,7 +39,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     file = Path(path)
     if file.is_dir():
         raise InputError(f"{file} must be a file, got a folder")
-    part = _beside(file)
+    part = _temporary_name(file)
     try:
         with _named(file):
             part.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def failure(path: Path, code: int) -> OSError:
     return error
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     """Return a temporary name in the same folder, and remove leftovers of killed processes."""
     path, host = path.absolute(), socket.gethostname()
     for left in path.parent.glob(f".{escape(path.name)}.*.part"):

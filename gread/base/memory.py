@@ -126,8 +126,8 @@ def check_fits(path: Path, factor: float) -> None:
     if factor * size > free:
         raise InputError(
             f"{path} must fit into memory, got {size / GB:.1f} GB, which needs about "
-            f"{factor * size / GB:.1f} GB are needed and {free / GB:.1f} GB are free: leave out "
-            "columns, or store it as Parquet"
+            f"{factor * size / GB:.1f} GB, with {free / GB:.1f} GB free: leave out columns, or "
+            "store it as Parquet"
         )
 
 
@@ -136,8 +136,8 @@ def check_unpacks(size: float) -> None:
     free = free_memory()
     if size > free:
         raise InputError(
-            f"its content must fit into memory, got {size / GB:,.1f} GB with {free / GB:.1f} GB "
-            "are free"
+            f"its content must fit into memory, got {size / GB:,.1f} GB, with {free / GB:.1f} GB "
+            "free"
         )
 
 

@@ -52,14 +52,14 @@ class Surroundings(NamedTuple):
     threads: int
 
     @staticmethod
-    def of_one_of(processes: int) -> Surroundings:
+    def current(processes: int) -> Surroundings:
         """The current surroundings, with a share of the threads for each process."""
         import torch
 
         threads = max(1, torch.get_num_threads() // processes)
         return Surroundings(list(sys.path), dict(os.environ), threads)
 
-    def take_on(self) -> None:
+    def apply(self) -> None:
         """Apply the surroundings in a new process; only the parent handles Ctrl-C."""
         import torch
 

@@ -64,11 +64,11 @@ class Benchmark:
 
     def to_json(self) -> str:
         """Raw numbers as JSON."""
-        told = {
+        sections = {
             name: {"title": section.title, "rows": section.rows, "note": section.note}
             for name, section in self.sections.items()
         }
-        about = {"machine": self.machine, "sections": told}
+        about = {"machine": self.machine, "sections": sections}
         return json.dumps(about, indent=2, ensure_ascii=False) + "\n"
 
 

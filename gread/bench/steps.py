@@ -75,8 +75,10 @@ def _sides(data: Data, width: int) -> Iterator[tuple[str, Side]]:
     }
     for side, (module, call) in forward.items():
 
-        def there_and_back(call: Callable[[], Tensor] = call, module: nn.Module = module) -> Tensor:
+        def forward_and_backward(
+            call: Callable[[], Tensor] = call, module: nn.Module = module
+        ) -> Tensor:
             return torch.autograd.grad(call(), [h, *module.parameters()], upstream)[0]
 
-        work = Recording(there_and_back) if h.is_cuda else there_and_back
+        work = Recording(forward_and_backward) if h.is_cuda else forward_and_backward
         yield side, partial(call_seconds, work)

@@ -306,8 +306,8 @@ def _print_scores(report: FitReport) -> None:
     if isinstance(found, LabelScores):
         _print_labels(found)
     _print_threshold(report.classifier)
-    if said := verdict(scores):
-        out.print(said)
+    if sentence := verdict(scores):
+        out.print(sentence)
     if better := advice(own, scores):
         out.print(better, style="yellow")
 

@@ -66,7 +66,7 @@ def csbm(
             num_nodes, num_classes, p_within, p_between, homophily, degree
         )
     elif degree is not None:
-        raise InputError("degree must come with homophily, got degree alone")
+        raise InputError("degree must come with homophily, got only degree")
     check_fraction("p_within", p_within)
     check_fraction("p_between", p_between)
 

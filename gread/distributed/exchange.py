@@ -81,7 +81,7 @@ class Border:
         """Start the exchange of halo rows of a state [own, ...]."""
         return self._exchange(x.index_select(0, self.send), self.send_counts, self.halo_counts)
 
-    def send_home(self, x: Tensor) -> Pending:
+    def return_rows(self, x: Tensor) -> Pending:
         """Send rows of the halo [halo, ...] to their owners, and receive [s, ...]."""
         return self._exchange(x.contiguous(), self.halo_counts, self.send_counts)
 
@@ -100,7 +100,7 @@ class Border:
 
     def collect(self, x: Tensor) -> Tensor:
         """Complete the sums of own nodes from sums [own + halo, ...] of all processes."""
-        home = self.send_home(x[self.own :])
+        home = self.return_rows(x[self.own :])
         return x[: self.own].index_add(0, self.send, home.wait())
 
     def total(self, sums: Tensor) -> Tensor:
@@ -150,14 +150,14 @@ def processes() -> int:
 
 def fail_together(work: Callable[[], T]) -> T:
     """Call ``work``; an `InputError` or `OSError` on one process raises `InputError` on all."""
-    found, said = None, ""
+    found, message = None, ""
     try:
         found = work()
     except (InputError, OSError) as error:
-        said = str(error)
-    said = next(filter(None, on_all(said)), "")
-    if said:
-        raise InputError(said)
+        message = str(error)
+    message = next(filter(None, on_all(message)), "")
+    if message:
+        raise InputError(message)
     assert found is not None
     return found
 
@@ -172,10 +172,10 @@ def on_all(value: T) -> list[T]:
 
 def agreed(value: T) -> T:
     """Broadcast the value of process 0."""
-    said = [value]
+    values = [value]
     if dist.is_initialized():
-        dist.broadcast_object_list(said, 0)
-    return said[0]
+        dist.broadcast_object_list(values, 0)
+    return values[0]
 
 
 @contextmanager
@@ -221,8 +221,8 @@ def connection_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         words = ("gloo", "nccl", "connection", "timed out", "rendezvous")
-        said = str(error).lower()
-        if not (isinstance(error, dist.DistError) or any(word in said for word in words)):
+        message = str(error).lower()
+        if not (isinstance(error, dist.DistError) or any(word in message for word in words)):
             raise
         number = f"process {rank()} of {processes()}" if dist.is_initialized() else "a process"
         reason = str(error).partition("\n")[0].strip()[:200]

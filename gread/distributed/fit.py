@@ -192,7 +192,8 @@ def _read(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     if known["processes"] != about["processes"]:
         raise InputError(
             f"{path} is of a training over {known['processes']} processes, got "
-            f"{about['processes']}: start {known['processes']}, or remove it to start over"
+            f"{about['processes']}: start {known['processes']} processes, or remove it to start "
+            "over"
         )
     for name, value in about.items():
         if known.get(name) != value:

@@ -54,7 +54,7 @@ def run_processes(
         try:
             return _once(work, arguments, processes, device, seconds)
         except ConnectionError as error:
-            if not left or (isinstance(error, _Died) and error.by_itself):
+            if not left or (isinstance(error, _Died) and error.exited):
                 raise
             warnings.warn(f"{error}: all processes are restarted", stacklevel=2)
     raise AssertionError
@@ -74,7 +74,7 @@ def _once(
     with tempfile.TemporaryDirectory(prefix="gread-") as folder:
         where = Path(folder, "meet").as_uri()
         group = partial(process_group, device, seconds=seconds, where=where, processes=processes)
-        all_alike = group, device, Surroundings.of_one_of(processes), partial(work, *arguments)
+        all_alike = group, device, Surroundings.current(processes), partial(work, *arguments)
         pipes = [context.Pipe(duplex=False) for _ in range(processes)]
         started: list[Any] = []
         try:
@@ -122,7 +122,7 @@ class _Died(ConnectionError):
     """A process died or does not answer; a code above 0 means that it raised an error."""
 
     def __init__(self, number: int, processes: int, code: int | None):
-        self.by_itself = code is not None and code > 0
+        self.exited = code is not None and code > 0
         how = "does not answer" if code is None else f"died with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
@@ -141,7 +141,7 @@ def _begin(
     work: Callable[[], Any],
 ) -> None:
     """Entry point of a process."""
-    there.take_on()
+    there.apply()
     with closing(end):
         try:
             choose_gpu(device, number)
@@ -159,7 +159,7 @@ def choose_gpu(device: str, number: int) -> None:
         return
     if number >= torch.cuda.device_count():
         raise InputError(
-            f"every process needs a GPU of its own, got {torch.cuda.device_count()} for process "
+            f"every process needs a separate GPU, got {torch.cuda.device_count()} for process "
             f"{number} of this machine"
         )
     torch.cuda.set_device(number)

@@ -187,7 +187,7 @@ class ShardPasses(NamedTuple):
         halves = self.adj.halves
         at_border = x.index_select(0, halves.rows)
         far = self.product(halves.far.columns, self.adj.transposed_parts[1], at_border)
-        return self.adj.border.send_home(far)
+        return self.adj.border.return_rows(far)
 
     def pull(self, x: Tensor, y: Tensor, terms: Terms, members: int = 0) -> tuple[Tensor, Tensor]:
         """See `gread.kernels.reference.pull`; the first sum includes the halo."""

@@ -112,8 +112,8 @@ def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
             return
         except Exception as error:  # pyarrow raises various types of errors
             why = str(error).partition("\n")[0]
-            said = f"Parquet files must be whole, got one that is broken: {why}"
-            raise InputError(said) from error
+            message = f"Parquet files must be complete, got a broken one: {why}"
+            raise InputError(message) from error
         yield batch
 
 
@@ -206,11 +206,11 @@ def _parts(
     """Set of each node: 0 train, 1 validation, 2 test, −1 none."""
     if split is None:
         return np.searchsorted(SHARES, random.random(batch.num_rows), side="right")
-    said = batch.column(split).to_pylist()
-    for row, word in enumerate(said):
+    words = batch.column(split).to_pylist()
+    for row, word in enumerate(words):
         if word is not None and word not in SPLITS:
             raise InputError(
-                f"column {split!r} must say one of {', '.join(SPLITS)}, got {word!r} in row "
+                f"column {split!r} must contain one of {', '.join(SPLITS)}, got {word!r} in row "
                 f"{first + row}"
             )
-    return np.array([-1 if word is None else SPLITS[word] for word in said])
+    return np.array([-1 if word is None else SPLITS[word] for word in words])

@@ -297,7 +297,7 @@ def read_sizes(folder: str | Path) -> Sizes:
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} must say what the shards hold, got something else") from error
+        raise InputError(f"{path} must describe the shards, got invalid content") from error
 
 
 def read_shard(folder: str | Path, device: str = "cpu") -> Shard:

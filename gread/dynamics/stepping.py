@@ -172,13 +172,13 @@ class StepProgram:
         return self.each * math.ceil(self.steps / self.every)
 
     @cached_property
-    def forth(self) -> Program:
+    def forward(self) -> Program:
         """Forward program from H(0), and the source if any, to H(T) and the stored states."""
         w = ProgramBuilder()
         h = w.load(0)
         source = w.load(1) if self.source else NONE
         for number in range(self.steps):
-            w.members = self.taking(number)
+            w.members = self.active_members(number)
             if number and number % self.every == 0:
                 w.store(h, self.each * (number // self.every))
             states, products = self.write(w, self.links, number * len(self.matrix), h, source)
@@ -186,13 +186,13 @@ class StepProgram:
             stages = [*states, *products][: self.stages * len(self.links)]
             for place, stage in list(enumerate(stages, self.each * number))[1:]:
                 w.store(stage, place)
-            if self.taking(number + 1) < w.members:  # other members have reached their T
-                w.leave(h, 0, self.taking(number + 1))
+            if self.active_members(number + 1) < w.members:  # other members have reached their T
+                w.leave(h, 0, self.active_members(number + 1))
         if not self.active:
             w.store(h, 0)
         return w.done()
 
-    def taking(self, step: int) -> int:
+    def active_members(self, step: int) -> int:
         """Number of members that take a step; 0 if all take all steps, and beyond the last."""
         return self.active[step] if step < len(self.active) else 0
 
@@ -283,7 +283,7 @@ class _Flow(torch.autograd.Function):
     ) -> Tensor:
         inputs = [h, source] if plan.source else [h]
         coef = _coefficients(plan.matrix, lengths, rates, h.size(-1))
-        final, *kept = adj.run(plan.forth, inputs, coef).outputs
+        final, *kept = adj.run(plan.forward, inputs, coef).outputs
         ctx.plan, ctx.lengths, ctx.adj = plan, lengths, adj
         ctx.save_for_backward(weight, source, rates, h, *kept)
         return final
@@ -371,19 +371,21 @@ class _Back:
         plan, w = self.plan, self.w
         parts = [range(plan.steps)[k : k + plan.every] for k in range(0, plan.steps, plan.every)]
         self.source = w.load(1 + plan.kept) if plan.source else NONE
-        w.members = plan.taking(plan.steps - 1)
+        w.members = plan.active_members(plan.steps - 1)
         grad = w.load(0)
         for number, part in reversed(list(enumerate(parts))):
             w.members = 0
             before = [w.load(1 + plan.each * number)]
             for step in part[:-1]:
-                w.members = plan.taking(step)
+                w.members = plan.active_members(step)
                 first = step * self.rows_of_a_step
                 states, _ = plan.write(w, plan.links, first, before[-1], self.source)
                 before.append(states[-1])
             for step in reversed(part):
-                w.members = plan.taking(step)
-                if w.members > plan.taking(step + 1) > 0:  # members that ended at this step join
+                w.members = plan.active_members(step)
+                if (
+                    w.members > plan.active_members(step + 1) > 0
+                ):  # members that ended at this step join
                     grad = w.join(grad, 0)
                 grad = self.step(step, before.pop(), grad)
         w.store(grad, 0)

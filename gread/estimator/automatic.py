@@ -59,6 +59,11 @@ class Where(IntEnum):
     ELSEWHERE = 1
     GROWN = 2
 
+    @property
+    def title(self) -> str:
+        """The nodes, for a message."""
+        return ("the training graph", "another graph", "new nodes")[self]
+
 
 def able(candidate: Candidate, where: Where) -> bool:
     """Whether a candidate can predict these nodes."""
@@ -135,7 +140,7 @@ class Blend:
         found = [one for one in self.members if one.share(where)]
         if not found:
             raise InputError(
-                "no trained candidate can predict on another graph: use more time, or a model that "
+                f"no trained candidate can predict {where.title}: use more time, or a model that "
                 "can, for example gread-x"
             )
         return found
@@ -232,14 +237,16 @@ def explained(choice: Choice, metric: str, homophily: float | None) -> str:
     difference = seeing[0].gain[0] - free[0].gain[0]
     against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
     change = "improves" if difference >= 0 else "worsens"
-    told = f"the graph {change} the validation {metric} by {apart(metric, difference)} ({against})."
+    sentence = (
+        f"the graph {change} the validation {metric} by {apart(metric, difference)} ({against})."
+    )
     if homophily is None:
-        return told[0].upper() + told[1:]
+        return sentence[0].upper() + sentence[1:]
     if homophily > MOSTLY:
-        return f"Neighbours mostly share a class: {told}"
+        return f"Neighbours mostly share a class: {sentence}"
     if homophily < 1 - MOSTLY:
-        return f"Neighbours mostly differ in class: {told}"
-    return f"Neighbours share a class about half the time: {told}"
+        return f"Neighbours mostly differ in class: {sentence}"
+    return f"Neighbours share a class about half the time: {sentence}"
 
 
 def fit_blend(

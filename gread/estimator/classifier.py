@@ -128,7 +128,7 @@ class GraphEstimator(FittedEstimator):
             task, targets, recognized = targets_of(X, y, graph, self.kind)
             others = [*names_of(y, graph), *([split] if isinstance(split, str) else [])]
             others += [] if self.time_column is None else [self.time_column]
-        parts, told = self._split(X, split, graph, task, targets)
+        parts, note = self._split(X, split, graph, task, targets)
         known = graph if graph.rows is None else graph.before(self.cuts_[1])
         kinds = (one.relations.names for one in (known, graph) if one.relations is not None)
         self.types_ = tuple(dict.fromkeys(name for some in kinds for name in some))
@@ -148,7 +148,7 @@ class GraphEstimator(FittedEstimator):
             numeric=named(graph.table(), self.numeric),
             scaling=self.scaling,
         )
-        notes = [recognized, "" if given else chosen, self._told_of_types(known), told]
+        notes = [recognized, "" if given else chosen, self._note_on_types(known), note]
         self.diagnosis_ = replace(
             diagnose(shown, seen, names, self.preprocessing_),
             target=task.word,
@@ -296,14 +296,14 @@ class GraphEstimator(FittedEstimator):
         self, X: Any, split: Any, graph: TableGraph, task: Task, targets: NDArray[Any]
     ) -> tuple[NDArray[np.int64], str]:
         """Return the set of each node (0 train, 1 validation, 2 test, −1 none) and a note."""
-        tested, known, told = self.graph is None, task.known(targets), ""
+        tested, known, note = self.graph is None, task.known(targets), ""
         if self.time_column is not None:
             if split is not None or not tested:
                 raise InputError(
-                    "time_column must be left out where a split or the graph of the estimator is "
+                    "time_column must be left out if a split or the graph of the estimator is "
                     f"given, got {self.time_column!r}"
                 )
-            parts, told = self._split_by_time(graph, known)
+            parts, note = self._split_by_time(graph, known)
         elif not tested:
             parts = draw_split(task.strata(targets), WITHOUT_TEST, self.random_state)
         elif isinstance(split, str):
@@ -318,7 +318,7 @@ class GraphEstimator(FittedEstimator):
         parts = np.where(known, parts, -1)
         check_split(parts, known, tested=tested)
         task.check(targets, parts)
-        return parts, told
+        return parts, note
 
     def _split_by_time(
         self, graph: TableGraph, known: NDArray[np.bool_]
@@ -340,23 +340,23 @@ class GraphEstimator(FittedEstimator):
             )
         parts, self.cuts_ = split_by_time(times.values, known, FRACTIONS)
         validation, test = map(times.text, self.cuts_)
-        told = (
+        note = (
             f"Split by {self.time_column}: nodes before {validation} train, nodes before {test} "
             "validate, later ones test."
         )
         if graph.rows is None:
-            return parts, f"{told} Edges have no times: training uses all of them."
+            return parts, f"{note} Edges have no times: training uses all of them."
         hidden = int((graph.rows.times.values >= self.cuts_[1]).sum())
-        return parts, f"{told} Training uses no edge from {test} on ({hidden:,} edges)."
+        return parts, f"{note} Training uses no edge from {test} on ({hidden:,} edges)."
 
-    def _told_of_types(self, graph: TableGraph) -> str:
+    def _note_on_types(self, graph: TableGraph) -> str:
         """Sentences about the use of edge types; empty without types."""
         if graph.relations is None:
             return ""
-        told = graph.relations.about(MOST_TYPES)
+        note = graph.relations.about(MOST_TYPES)
         if len(self.types_) > 1 and self.model_ != AUTO and not takes_types(self.model_):
-            told += f" {title_of(self.model_)} uses all types alike; gread-x and auto do not."
-        return told
+            note += f" {title_of(self.model_)} uses all types alike; gread-x and auto do not."
+        return note
 
     def _named(
         self, X: Any, y: Any, edges: Any, split: Any

@@ -72,8 +72,8 @@ def verdict(scores: Mapping[str, AnyScores]) -> str:
             f"{without}, which uses no edges, is {distance} better than {graph}, the best with the "
             "graph: the graph does not help these models."
         )
-    told = f"{graph} is {distance} better than {without}, which uses no edges"
-    return f"{told}: the graph helps."
+    better = f"{graph} is {distance} better than {without}, which uses no edges"
+    return f"{better}: the graph helps."
 
 
 def advice(name: str, scores: Mapping[str, AnyScores]) -> str:

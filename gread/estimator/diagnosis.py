@@ -203,16 +203,16 @@ def recommend(
     """
     time = 1.0
     if homophily is None:
-        told = "no edge joins two labelled nodes, so the homophily is unknown"
+        reason = "no edge joins two labelled nodes, so the homophily is unknown"
     elif homophily > 0.3 and lead > LEAD:
-        told = "neighbours mostly share a class and predict it better than the features"
-        told, time = f"{told}, so a large T helps", 4.0
+        reason = "neighbours mostly share a class and predict it better than the features"
+        reason, time = f"{reason}, so a large T helps", 4.0
     elif homophily > 0.3:
-        told, time = "neighbours mostly share a class, so a larger T helps", 2.0
+        reason, time = "neighbours mostly share a class, so a larger T helps", 2.0
     elif homophily < -0.05:
-        told = "neighbours mostly differ in class, so a small T is safer"
+        reason = "neighbours mostly differ in class, so a small T is safer"
     else:
-        told = "edges are nearly independent of the class, so a small T is safer"
+        reason = "edges are nearly independent of the class, so a small T is safer"
     if not has_features:
         adjacency, why = "original", "attention needs features"
     elif edges > MANY_EDGES:
@@ -225,7 +225,7 @@ def recommend(
         "reaction on each of the nine graphs of the paper"
     )
     solver = "euler" if edges > MANY_EDGES else "rk4"
-    return Recommendation("bs", adjacency, time, solver, f"{told}; {reaction}; {why}")
+    return Recommendation("bs", adjacency, time, solver, f"{reason}; {reaction}; {why}")
 
 
 def _warnings(found: Diagnosis) -> Iterator[str]:

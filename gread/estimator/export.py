@@ -301,6 +301,6 @@ def _quiet(what: str) -> Iterator[None]:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         reason = str(cause).strip().partition("\n")[0][:200]
-        raise InputError(f"{what} cannot be exported: PyTorch says {reason!r}") from error
+        raise InputError(f"{what} cannot be exported: PyTorch reports {reason!r}") from error
     finally:
         logging.disable(before)

@@ -234,7 +234,7 @@ def write_predictions(
     """
     if edges is not None and X is None:
         flags = ("--add-edges", "--add-nodes") if added else ("--edges", "--nodes")
-        raise InputError(f"{flags[0]} must come with {flags[1]}, got the edges alone")
+        raise InputError(f"{flags[0]} must come with {flags[1]}, got only the edges")
     with whole_file(file) as part:
         if added:
             addition = classifier.addition(X, edges)

@@ -208,10 +208,9 @@ class FittedEstimator(BaseEstimator):
         config = self.config_
         if where is not Where.HERE:
             if MODELS[self.model_].transductive(self.settings_):
-                wanted = "new nodes" if where is Where.GROWN else "on another"
                 raise InputError(
                     f"{self.model_} has weights for every node of the graph it was trained on, so "
-                    f"it cannot predict {wanted}: train one that can, for instance gread-bs"
+                    f"it cannot predict {where.title}: train one that can, for instance gread-bs"
                 )
             config = self._divided(data, self.module_.to(device))
             config = replace(config, parts=min(config.parts, int(data.num_nodes)))
@@ -246,7 +245,7 @@ class FittedEstimator(BaseEstimator):
         if X is None:
             truth, known = self.data_.y.numpy(), self.data_.test_mask.numpy()
             if not known.any():
-                raise InputError("X must name nodes to score: this estimator kept none for a test")
+                raise InputError("X must name nodes to score: this estimator has no test nodes")
         else:
             if self.graph is not None:
                 table = given_targets(y, len(node_numbers(X, len(self.ids_))), self.kind)
@@ -433,7 +432,9 @@ class FittedEstimator(BaseEstimator):
         learned = "blend_" if self.model_ == AUTO else "module_"
         check_is_fitted(self, learned, msg="this %(name)s must be fitted before it can predict")
         if X is None and "data_" not in vars(self):
-            raise InputError("a graph must be given: this model was shared without its own")
+            raise InputError(
+                "a graph must be given: this model was shared without its training graph"
+            )
 
 
 def title_of(model: str) -> str:
@@ -504,7 +505,7 @@ def node_numbers(X: Any, count: int) -> NDArray[np.int64]:
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise InputError(
-            f"X must be whole numbers of nodes [n] or [n, 1] where the estimator has a graph, got "
+            f"X must be whole numbers of nodes [n] or [n, 1] if the estimator has a graph, got "
             f"{found.dtype} {list(found.shape)}"
         )
     if found.size and not 0 <= found.min() <= found.max() < count:

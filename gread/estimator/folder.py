@@ -120,7 +120,9 @@ def load(path: str | Path, kind: type[C]) -> C:
     except InputError:
         raise
     except Exception as error:  # untrusted text may be invalid in any way
-        raise InputError(f"{folder / CLASSIFIER} is not as gread writes it: {error!r}") from error
+        raise InputError(
+            f"{folder / CLASSIFIER} is not a valid file of gread: {error!r}"
+        ) from error
     if (folder / GRAPH).exists():
         classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH, classifier)
     return classifier
@@ -221,7 +223,7 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
             found["x"] = sparse_tensor(crow.long(), col.long(), values, shape.tolist())
         _check_graph(ids, found, classifier)
     except InputError as error:
-        raise InputError(f"{file} is not as gread writes it: {error}") from error
+        raise InputError(f"{file} is not a valid file of gread: {error}") from error
     except (
         OSError,
         SafetensorError,
@@ -231,7 +233,7 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
         RecursionError,
         RuntimeError,
     ) as error:
-        raise InputError(f"{file} is not as gread writes it: {error!r}") from error
+        raise InputError(f"{file} is not a valid file of gread: {error!r}") from error
     data = Data(**found)
     if len(classifier.types_) > 1:
         data.num_relations = min(len(classifier.types_), MOST_TYPES)

@@ -119,8 +119,8 @@ def as_addition(
         return nodes
     if nodes is None or isinstance(nodes, Data | TableGraph) or _is_a("networkx", "Graph", nodes):
         raise InputError(
-            "nodes to add must be a file, a DataFrame or features [n, F], and edges an argument of "
-            f"their own, got {type(nodes).__name__}"
+            "nodes to add must be a file, a DataFrame or features [n, F], and edges a separate "
+            f"argument, got {type(nodes).__name__}"
         )
     id = columns.get("id")
     table = _node_table(nodes, id)

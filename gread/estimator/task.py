@@ -567,9 +567,7 @@ class Numbers(Task):
         for part, name in enumerate(("training", "validation", "test")):
             found = np.unique(y[parts == part])
             if len(found) == 1:
-                raise InputError(
-                    f"{name} nodes must have different numbers, got {found[0]:g} alone"
-                )
+                raise InputError(f"{name} nodes must have different numbers, got only {found[0]:g}")
 
 
 TASKS: Registry[type[Task]] = Registry(
@@ -628,7 +626,7 @@ def read_targets(
         if known is None and not len(found):
             raise InputError(f"{where} must hold the number of some nodes, got none")
         if known is None and np.ptp(found) == 0:
-            raise InputError(f"{where} must hold different numbers, got {found[0]:g} alone")
+            raise InputError(f"{where} must hold different numbers, got only {found[0]:g}")
         note = f"Label column {name!r} holds many different numbers: it is predicted as a number"
         note = f"{note} (--task classification predicts classes)." if quantities else ""
         return known or Numbers((name,), ""), y, note
@@ -653,7 +651,7 @@ def _checked(task: LabelSets, y: Figures, where: str) -> LabelSets:
     for name, share in zip(task.names, known.mean(axis=0), strict=True):
         if share in (0, 1):
             raise InputError(
-                f"label {name!r} must be 0 for some nodes and 1 for others, got {share:g} alone"
+                f"label {name!r} must be 0 for some nodes and 1 for others, got only {share:g}"
             )
     return task
 

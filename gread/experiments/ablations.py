@@ -9,7 +9,7 @@ from functools import partial
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, means_of, said_of_failed, said_of_fewer, title_of
+from gread.experiments.curves import accuracies, means_of, note_on_failed, note_on_fewer, title_of
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, preset_of, runs_of
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
@@ -27,7 +27,7 @@ class Ablation:
 
 
 @dataclass(frozen=True)
-class Said:
+class PaperClaim:
     """Claim of the paper about the second value compared with the first.
 
     Attributes:
@@ -67,7 +67,7 @@ def _form(ablation: Ablation, value: str, model: str, dataset: str) -> str:
 def render(
     title: str,
     ablation: Ablation,
-    said: Said | None,
+    claim: PaperClaim | None,
     datasets: Sequence[str],
     results: Sequence[Result],
 ) -> TextTable:
@@ -83,7 +83,7 @@ def render(
             for value in ablation.values
         }
         both = [pair for pair in zip(*means.values(), strict=True) if None not in pair]
-        if said is not None and dataset in said.without:
+        if claim is not None and dataset in claim.without:
             both = []
         ahead += sum(second > first for first, second in both)
         level += sum(second == first for first, second in both)
@@ -101,14 +101,14 @@ def render(
     note = (
         "Test accuracy in percent, mean ± standard deviation over splits and seeds; bold: better."
     )
-    note += said_of_failed(results) + said_of_fewer(ours)
+    note += note_on_failed(results) + note_on_fewer(ours)
     here = f"{second} is better than {first} in {ahead} of {pairs} pairs"
     here += f" and equal in {level}" if level else ""
     claims = []
-    if said is not None and pairs:
-        if said.without:
-            here += f", without {listed(CATALOGUE[name].title for name in said.without)}"
-        claims.append(Claim(said.text, here, ahead >= said.share * pairs))
+    if claim is not None and pairs:
+        if claim.without:
+            here += f", without {listed(CATALOGUE[name].title for name in claim.without)}"
+        claims.append(Claim(claim.text, here, ahead >= claim.share * pairs))
     elif pairs:
         note += f" {here}."
     return TextTable.of(title, ("dataset", ablation.name, *titles), rows, note, claims)
@@ -119,17 +119,17 @@ def _value(ablation: Ablation, spec: RunSpec) -> str:
     return next(v for v in ablation.values if form == v or form.endswith(f"-{v}"))
 
 
-INCREASES = Said("SA increases the accuracy in Cornell and Film", 0.9)
-ALL_BUT_TWO = Said(
+INCREASES = PaperClaim("SA increases the accuracy in Cornell and Film", 0.9)
+ALL_BUT_TWO = PaperClaim(
     "SA outperforms OA in all the datasets except for Texas and Wisconsin",
     0.9,
     ("texas", "wisconsin"),
 )
-MOST = Said("VC is effective in most cases", 0.5)
-ALMOST_ALL = Said("VC is better in almost all cases", 0.8)
+MOST = PaperClaim("VC is effective in most cases", 0.5)
+ALMOST_ALL = PaperClaim("VC is better in almost all cases", 0.8)
 
 _all = set(DATASETS)
-for _name, _ablation, _said, _title, _datasets in (
+for _name, _ablation, _claim, _title, _datasets in (
     ("table-5", ADJACENCY, INCREASES, "Table 5: soft adjacency", {"cornell", "film"}),
     ("table-20", ADJACENCY, ALL_BUT_TWO, "Table 20: soft adjacency", _all - {"cornell", "film"}),
     ("table-6", BETA, MOST, "Table 6: scalar and vector β", {"texas", "wisconsin"}),
@@ -137,5 +137,5 @@ for _name, _ablation, _said, _title, _datasets in (
 ):
     _ordered = [dataset for dataset in DATASETS if dataset in _datasets]
     _specs = partial(specs, _ablation, _ordered)
-    _render = partial(render, _title, _ablation, _said, _ordered)
+    _render = partial(render, _title, _ablation, _claim, _ordered)
     ARTEFACTS.add(_name, Artefact(_specs, _render, Quick(epochs=10)))

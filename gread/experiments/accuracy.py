@@ -11,9 +11,9 @@ from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import (
     Measured,
     accuracies,
-    said_of_diverged,
-    said_of_failed,
-    said_of_fewer,
+    note_on_diverged,
+    note_on_failed,
+    note_on_fewer,
     title_of,
 )
 from gread.experiments.protocol import DATASETS, GREAD, PUBLISHED, SEVERAL_SEEDS, STUDIED, runs_of
@@ -108,8 +108,8 @@ def accuracy_table(title: str, baselines: Sequence[str], results: Sequence[Resul
             apart = [_difference(shown[name].get(d), paper[d]) for d in DATASETS]
             rows.append(["– difference", *apart, ""])
     note = "Test accuracy in percent, mean ± standard deviation over splits and seeds."
-    note += f" Ours: {len(results)} runs.{said_of_diverged(results)}"
-    note += said_of_failed(results) + said_of_fewer(found)
+    note += f" Ours: {len(results)} runs.{note_on_diverged(results)}"
+    note += note_on_failed(results) + note_on_fewer(found)
     if len(run_here) < len(names):
         note += " Rows marked (paper) are copied from the paper."
     return TextTable.of(title, ("model", *TITLES, "average"), rows, note, _best_in(shown, ours))
@@ -203,7 +203,7 @@ def place_of(ordered: Sequence[Standing], model: str) -> int | None:
     return 1 + sum(rank < ranks[model] for rank in ranks.values()) if model in ranks else None
 
 
-def said_of_places(found: Mapping[str, Sequence[Standing]]) -> str:
+def note_on_places(found: Mapping[str, Sequence[Standing]]) -> str:
     """The place of GREAD-BS in each ranking, and the models before it, as part of a sentence."""
     parts = []
     for source, ordered in found.items():
@@ -224,7 +224,7 @@ def _ranked_first(ours: Accuracies, datasets: Sequence[str]) -> tuple[Claim, ...
     if None in places_found:
         return ()
     says = "GREAD-BS is ranked at the top, with an average rank of 1.56"
-    return (Claim(says, said_of_places(found), {*places_found} == {1}),)
+    return (Claim(says, note_on_places(found), {*places_found} == {1}),)
 
 
 def marks(means: Mapping[str, Mapping[str, float]], model: str) -> str:

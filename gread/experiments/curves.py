@@ -15,7 +15,7 @@ from gread.report.claims import listed
 from gread.runs.result import Result
 
 
-class Look(NamedTuple):
+class Style(NamedTuple):
     """Style of a model in all figures."""
 
     colour: str
@@ -29,9 +29,9 @@ SOLID = [f"GREAD-{letter}" for letter in ("BS", "F", "AC", "Z", "ST", "FB", "FB*
 DASHED = {"GRAND": 3, "GCN": 1, "GAT": 2, "H2GCN": 4, "MLP": 6, "GRAND++": 5}
 """Baselines of the paper's figures, and the indices of their colours."""
 
-LOOKS = dict(zip(SOLID, map(Look, COLOURS, MARKERS), strict=True))
+STYLES = dict(zip(SOLID, map(Style, COLOURS, MARKERS), strict=True))
 for (_title, _colour), _marker in zip(DASHED.items(), MARKERS, strict=False):
-    LOOKS[_title] = Look(COLOURS[_colour], _marker, dashed=True)
+    STYLES[_title] = Style(COLOURS[_colour], _marker, dashed=True)
 
 K = TypeVar("K", bound=Hashable)
 
@@ -41,12 +41,12 @@ def title_of(result: Result) -> str:
     return MODELS[result.spec.model].title
 
 
-def look_of(title: str) -> Look:
-    """Style of a model; from its place in the catalogue if `LOOKS` does not have it."""
-    if title in LOOKS:
-        return LOOKS[title]
+def style_of(title: str) -> Style:
+    """Style of a model; from its place in the catalogue if `STYLES` does not have it."""
+    if title in STYLES:
+        return STYLES[title]
     place = [entry.title for entry in MODELS.values()].index(title)
-    return Look(COLOURS[place % len(COLOURS)], MARKERS[place // len(COLOURS) % len(MARKERS)], True)
+    return Style(COLOURS[place % len(COLOURS)], MARKERS[place // len(COLOURS) % len(MARKERS)], True)
 
 
 class Measured(list[float]):
@@ -85,7 +85,7 @@ def means_of(found: Mapping[K, Measured]) -> dict[K, float]:
     return {key: round(fmean(values), 2) for key, values in found.items() if values.whole}
 
 
-def said_of_failed(results: Sequence[Result]) -> str:
+def note_on_failed(results: Sequence[Result]) -> str:
     """A sentence about runs without an accuracy, if there are any, to follow another."""
     failed = sum(result.test is None for result in results)
     if not failed:
@@ -93,14 +93,14 @@ def said_of_failed(results: Sequence[Result]) -> str:
     return f" {failed} of {len(results)} runs diverged in their first epoch and are not counted."
 
 
-def said_of_fewer(found: Mapping[K, Measured]) -> str:
+def note_on_fewer(found: Mapping[K, Measured]) -> str:
     """A sentence about means from which failed runs are missing, if there are any."""
     if not any(values and values.failed for values in found.values()):
         return ""
     return " A mean over fewer runs is marked and not compared."
 
 
-def said_of_diverged(results: Sequence[Result]) -> str:
+def note_on_diverged(results: Sequence[Result]) -> str:
     """A sentence about runs that diverged later, with the models and graphs, to follow another."""
     counts = Counter((title_of(r), r.spec.dataset) for r in results if r.status == "diverged")
     if not counts:
@@ -121,8 +121,8 @@ def splits_of(results: Iterable[Result]) -> str:
         f"{count} on {listed(CATALOGUE[d].title for d, own in counts.items() if own == count)}"
         for count in fewer
     )
-    said = f"{usual} split" if usual == 1 else f"{usual} splits"
-    return f"{said} ({others})" if others else said
+    text = f"{usual} split" if usual == 1 else f"{usual} splits"
+    return f"{text} ({others})" if others else text
 
 
 def curve(title: str, samples: Mapping[float, Sequence[float]]) -> Series:
@@ -151,7 +151,7 @@ def styled(
     high: Iterable[float] = (),
 ) -> Series:
     """Series in the style of its model."""
-    look, places = look_of(title), tuple(map(float, x))
+    style, places = style_of(title), tuple(map(float, x))
     if len(places) > 15:
-        look = look._replace(marker="")
-    return Series(title, places, tuple(y), tuple(low), tuple(high), **look._asdict())
+        style = style._replace(marker="")
+    return Series(title, places, tuple(y), tuple(low), tuple(high), **style._asdict())

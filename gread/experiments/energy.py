@@ -116,7 +116,7 @@ def render_depth(results: Sequence[Result]) -> Chart:
     deep = {spec.model for spec in depth_specs()}
     shallow = listed(MODELS[name].title for name in STUDIED if name not in deep)
     return Chart(
-        "Every model over forty layers: energy, and effective rank",
+        "Every model over depth: energy, and effective rank",
         tuple(panels) or (Panel(remark="no runs yet"),) * 2,
         columns=2,
         note=_setting(results, "sixteen features and channels, Euler steps of size 1 as layers")

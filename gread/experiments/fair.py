@@ -11,15 +11,15 @@ from statistics import fmean
 
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments import accuracy
-from gread.experiments.accuracy import measured, said_of_places, summary
+from gread.experiments.accuracy import measured, note_on_places, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import (
     Measured,
     accuracies,
     means_of,
-    said_of_diverged,
-    said_of_failed,
-    said_of_fewer,
+    note_on_diverged,
+    note_on_failed,
+    note_on_fewer,
 )
 from gread.experiments.searched import Comparison, average, average_ranks, by_model_and_graph
 from gread.models.catalog import MODELS
@@ -181,7 +181,7 @@ def _note(
             "over the graphs on which most models have a number, of models that have all of these."
         )
     if own:
-        note += said_of_diverged(own) + said_of_failed(own) + said_of_fewer(found)
+        note += note_on_diverged(own) + note_on_failed(own) + note_on_fewer(found)
     return note + _places(summary(repeated), ranks)
 
 
@@ -194,8 +194,8 @@ def _places(ours: accuracy.Accuracies, ranks: Mapping[str, float]) -> str:
     if "GREAD-BS" in ours:
         known = accuracy.rankings(ours)
         found |= {f"the settings of Table 7 and {source}": of for source, of in known.items()}
-    said = said_of_places(found)
-    return f" Places of {MODELS[REFERENCE].title}: {said}." if said else ""
+    places = note_on_places(found)
+    return f" Places of {MODELS[REFERENCE].title}: {places}." if places else ""
 
 
 def draw(results: Sequence[Result]) -> Chart:

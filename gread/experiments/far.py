@@ -142,7 +142,7 @@ def render(results: Sequence[Result]) -> TextTable:
     note = (
         f"Baselines of Table 8 whose mean differs from the paper's by more than {DEVIATIONS} of "
         "the paper's standard deviations. Settings: the authors'; not the authors' (their preset "
-        "file says whose); searched on the graph by validation; or borrowed from the model's "
+        "file names them); searched on the graph by validation; or borrowed from the model's "
         "settings on other graphs by validation. Equal budgets: the number of the fair comparison, "
         f"which is within {DEVIATIONS} deviations of the paper's in {near} of {len(pairs)} cells. "
         "docs/baselines.md discusses the causes."

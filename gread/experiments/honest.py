@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import measured, signed
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import Measured, accuracies, means_of, said_of_failed, said_of_fewer
+from gread.experiments.curves import Measured, accuracies, means_of, note_on_failed, note_on_fewer
 from gread.experiments.protocol import PROTOCOL, PUBLISHED, SEVERAL_SEEDS
 from gread.experiments.searched import Comparison, average, average_ranks, by_model_and_graph
 from gread.models.catalog import MODELS
@@ -81,7 +81,7 @@ def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> Te
         own = average(means.get((model, d)) for d in shown)
         rows.append([MODELS[model].title, *cells, own, rank])
     rows.extend(_ensembles(shown))
-    rows.extend(_beside(models, shown))
+    rows.extend(_accuracy_rows(models, shown))
     rows.extend(_against(results, shown))
     for name, row in PUBLISHED["honest"].items():
         if any(d in row for d in shown):
@@ -108,7 +108,7 @@ def _ensembles(datasets: Sequence[str]) -> list[list[str | Cell]]:
     return rows
 
 
-def _beside(models: Sequence[str], datasets: Sequence[str]) -> list[list[str | Cell]]:
+def _accuracy_rows(models: Sequence[str], datasets: Sequence[str]) -> list[list[str | Cell]]:
     """Rows of accuracies on graphs with another metric."""
     others = [d for d in datasets if HONEST.metric_of(d) is not None]
     rows: list[list[str | Cell]] = []
@@ -192,7 +192,7 @@ def _note(datasets: Sequence[str], results: Sequence[Result]) -> str:
         note += f" No numbers yet {word} {listed(names)}." if names else ""
     if any((m, d) not in found for m, _ in found for _, d in found):
         note += " Missing cells are not computed yet; a model with one has no rank."
-    return note + said_of_failed(results) + said_of_fewer(found)
+    return note + note_on_failed(results) + note_on_fewer(found)
 
 
 def margins() -> list[RunSpec]:
@@ -289,7 +289,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
         "the named ones are those of GREAD-X in the honest comparison (on Minesweeper and the "
         "filtered graphs before its fourth or fifth revision), with the local term and the "
         "reaction BS; no form has a search of its own."
-        f"{said_of_failed(results)}{said_of_fewer(found)}",
+        f"{note_on_failed(results)}{note_on_fewer(found)}",
     )
 
 

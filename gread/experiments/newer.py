@@ -18,8 +18,8 @@ from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
 from gread.experiments.curves import (
     accuracies,
     means_of,
-    said_of_failed,
-    said_of_fewer,
+    note_on_failed,
+    note_on_fewer,
     splits_of,
     title_of,
 )
@@ -65,8 +65,8 @@ def render(datasets: Sequence[str], results: Sequence[Result]) -> TextTable:
         ("model", *(CATALOGUE[d].title for d in datasets), "average rank"),
         rows,
         f"Test accuracy in percent, mean ± standard deviation over {splits_of(results)}."
-        + said_of_failed(results)
-        + said_of_fewer(found),
+        + note_on_failed(results)
+        + note_on_fewer(found),
     )
 
 

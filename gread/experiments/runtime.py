@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from gread.experiments.artefact import ARTEFACTS, Artefact
-from gread.experiments.curves import look_of, title_of
+from gread.experiments.curves import style_of, title_of
 from gread.experiments.protocol import GREAD, PROTOCOL, runs_in
 from gread.models.catalog import MODELS
 from gread.report.charts import Axis, Chart, Panel, Series
@@ -61,11 +61,11 @@ def render(results: Sequence[Result]) -> Chart:
         tuple(panels),
         columns=2,
         note=note,
-        claims=_little_longer(results),
+        claims=_claims(results),
     )
 
 
-def _little_longer(results: Sequence[Result]) -> tuple[Claim, ...]:
+def _claims(results: Sequence[Result]) -> tuple[Claim, ...]:
     times: dict[bool, list[float]] = {True: [], False: []}
     for result in results:
         times[result.spec.model in GREAD] += result.records.get("epoch_seconds", [])
@@ -81,7 +81,7 @@ def _bar(place: int, title: str, times: Sequence[float], ours: bool) -> Series:
     ordered = sorted(times)
     quarter = len(ordered) // 4
     low, high = (ordered[quarter],), (ordered[-1 - quarter],)
-    colour = look_of(title).colour if ours else "#9A9A9A"
+    colour = style_of(title).colour if ours else "#9A9A9A"
     return Series("", (float(place),), (median(ordered),), low, high, mark="bars", colour=colour)
 
 

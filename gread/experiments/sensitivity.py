@@ -14,7 +14,7 @@ from gread.experiments.curves import (
     accuracies,
     curve,
     means_of,
-    said_of_failed,
+    note_on_failed,
     splits_of,
     title_of,
 )
@@ -61,13 +61,13 @@ def specs(sweep: Sweep, datasets: Sequence[str]) -> list[RunSpec]:
 Found = Mapping[tuple[str, str, float], Measured]
 """Accuracies by dataset, title and varied value, in the order of seeds and splits."""
 
-Said = Callable[[Found], list[Claim]]
+MakeClaims = Callable[[Found], list[Claim]]
 
 
 def render(
     title: str,
     sweep: Sweep,
-    claims: Sequence[Said],
+    claims: Sequence[MakeClaims],
     datasets: Sequence[str],
     results: Sequence[Result],
 ) -> Chart:
@@ -85,7 +85,7 @@ def render(
             series.append(curve(name, own))
         panels.append(Panel.of(CATALOGUE[dataset].title, series, *axes))
     note = f"Mean over {splits_of(results)} with a band of one standard deviation."
-    note += said_of_failed(results)
+    note += note_on_failed(results)
     if not all(found.values()):
         note += " If all runs of a point did, the line has a gap or ends."
     return Chart(
@@ -93,7 +93,7 @@ def render(
         tuple(panels),
         columns=2 if len(panels) == 4 else min(3, len(panels)),
         note=note,
-        claims=tuple(claim for said in claims for claim in said(found)),
+        claims=tuple(claim for make in claims for claim in make(found)),
     )
 
 

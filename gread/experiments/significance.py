@@ -8,7 +8,7 @@ from functools import partial
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import TITLES, measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, said_of_failed, title_of
+from gread.experiments.curves import accuracies, note_on_failed, title_of
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
@@ -44,7 +44,7 @@ def render(results: Sequence[Result]) -> TextTable:
         "Test accuracy in percent, mean ± standard deviation over splits and seeds. The hundred "
         "runs on ten splits are not independent, so p-values look more certain than they are. "
         "Without a published setting, GRAND uses one selected by validation."
-        + said_of_failed(results),
+        + note_on_failed(results),
         _improves(dict(zip(DATASETS, tests, strict=True))),
     )
 

@@ -8,7 +8,7 @@ from functools import partial
 from gread.data.catalog import DATASETS as CATALOGUE
 from gread.experiments.accuracy import TITLES, measured, paper_row
 from gread.experiments.artefact import ARTEFACTS, Artefact, Quick
-from gread.experiments.curves import accuracies, means_of, said_of_failed, said_of_fewer, title_of
+from gread.experiments.curves import accuracies, means_of, note_on_failed, note_on_fewer, title_of
 from gread.experiments.protocol import DATASETS, PROTOCOL, PUBLISHED, preset_of, runs_of, runs_on
 from gread.models.catalog import MODELS
 from gread.report.claims import Claim, listed
@@ -60,8 +60,8 @@ def render(results: Sequence[Result]) -> TextTable:
         rows,
         "Test accuracy in percent, mean ± standard deviation over splits and seeds; the better "
         "value is bold. Without a published setting, GRAND++ uses one selected by validation."
-        + said_of_failed(results)
-        + said_of_fewer(ours),
+        + note_on_failed(results)
+        + note_on_fewer(ours),
         claims,
     )
 
@@ -81,8 +81,8 @@ def render_depth(results: Sequence[Result]) -> TextTable:
         ("model", *map(str, LAYERS["numbers"])),
         rows,
         "Test accuracy in percent, mean ± standard deviation over splits. A layer is one step of "
-        f"the solver with the step size of the preset.{said_of_failed(results)}"
-        + said_of_fewer(found),
+        f"the solver with the step size of the preset.{note_on_failed(results)}"
+        + note_on_fewer(found),
         _robust(means_of(found)),
     )
 

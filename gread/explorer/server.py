@@ -113,8 +113,8 @@ class Runs:
         with self._one_at_a_time, suppress(_Ended):
             try:
                 self._progress(key, 0)
-                told = partial(self._progress, key)
-                found = portrait_of_run(self.results[key], told, root=self.root)
+                progress = partial(self._progress, key)
+                found = portrait_of_run(self.results[key], progress, root=self.root)
                 self._answers[key] = Answer.json(found)
             except (InputError, ArithmeticError, OSError, RuntimeError) as error:
                 self._answers[key] = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
@@ -194,8 +194,7 @@ def serve(page: str, runs: Runs, port: int, on_start: Callable[[str], None]) -> 
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         raise InputError(
-            f"--port must be free to listen on, got {port}: {error.strerror}; --port 0 takes one "
-            "that is"
+            f"--port must be a free port, got {port}: {error.strerror}; --port 0 selects one"
         ) from error
     with server:
         on_start(server.url)

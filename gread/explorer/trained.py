@@ -96,8 +96,8 @@ def portrait(
         "response": response,
         "notes": [
             *notes,
-            "Places are the first two principal components of all moments together, each moment "
-            "scaled to fill the picture.",
+            "Positions are the first two principal components of the states at all times, scaled "
+            "at each time to fill the picture.",
             *([remark] if remark else []),
         ],
     }
@@ -131,11 +131,11 @@ def portrait_of_run(
     spec = stored.spec
     seen: list[tuple[nn.Module, Data]] = []
 
-    def told(epoch: Epoch, model: nn.Module, data: Data) -> None:
+    def follow(epoch: Epoch, model: nn.Module, data: Data) -> None:
         seen[:] = [(model, data)]
         on_epoch(epoch.number)
 
-    again = run(spec, root=root, on_epoch=told)
+    again = run(spec, root=root, on_epoch=follow)
     if again.test is None:
         raise InputError(f"the run could not be trained again: {again.message}")
     model, data = seen[0]

@@ -154,4 +154,4 @@ def available(device: str) -> Backend | Exception:
             return gpu
     except (ImportError, OSError) as error:
         return error
-    return ImportError(f"there are none for {device}")
+    return ImportError(f"there are no kernels for {device}")

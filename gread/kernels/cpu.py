@@ -285,7 +285,7 @@ def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL:
         NoCompiler: There is no compiler, or it fails.
     """
     if os.name != "posix":
-        raise NoCompiler(f"they do not support {platform.system()}")
+        raise NoCompiler(f"the C kernels do not support {platform.system()}")
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
     if compiler is None:
         raise NoCompiler("there is no C compiler")
@@ -364,7 +364,7 @@ def _call(name: str, like: Tensor, *arguments: Tensor | list[Tensor] | float | N
 
     def address(tensor: Tensor) -> int:
         if tensor.dtype is not like.dtype and tensor.is_floating_point():
-            raise TypeError(f"{name} needs numbers of one type, got {tensor.dtype}, {like.dtype}")
+            raise TypeError(f"{name} needs tensors of one dtype, got {tensor.dtype}, {like.dtype}")
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()
             kept.append(tensor)

@@ -18,10 +18,12 @@ from gread.models.layers import Gate, Signed, build_decoder, build_encoder
 class ACMP(ContinuousGNN):
     """Allen-Cahn message passing.
 
-        dH_i/dt = σ(α) Σ_j (Ā_ij − β) (H_j − H_i) + σ(δ) H_i (1 − H_i²) + s H_i(0)
+        dH_i/dt = σ(α) Σ_j (Ā_ij − β w_ij) (H_j − H_i) + σ(δ) H_i (1 − H_i²) + s H_i(0)
 
-    Ā is attention computed from H(0); neighbours with an entry below β repel each other. α and δ
-    have one value per channel. s is initialized to 0, and its H(0) is detached.
+    Ā is attention computed from H(0), and w_ij is the weight of an edge. Neighbours with an entry
+    below β w_ij repel each other. α and δ have one value per channel. s is initialized to 0, and
+    its H(0) is detached. The factor of −H_i is 1 − β Σ_j w_ij also if the columns of Ā are
+    normalized instead of its rows, as in GRAND.
 
     Args:
         in_channels, hidden_channels, out_channels, time, step_size, solver, tolerance: As in

@@ -40,8 +40,8 @@ class GraphModel(nn.Module):
         check_edges(edge_index, edge_weight, x)
         if self.num_nodes not in (None, x.size(0)):
             raise InputError(
-                f"x must have {self.num_nodes} rows, one for each node of the graph that the model "
-                f"is of, got {x.size(0)}"
+                f"x must have {self.num_nodes} rows, one for each node of the graph of the "
+                f"model, got {x.size(0)}"
             )
 
 

@@ -136,6 +136,6 @@ class ContinuousGNNs(Stacked):
         final = solve_together(model.field(h0, edge_index, edge_weight), h0, self.integrations)
         return model.decode(final, edge_index, edge_weight)
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Copy the parameters of members to their parts."""
         unstack(self.model, models, members)

@@ -101,7 +101,9 @@ class GeomGCN(LayeredGNN):
     ) -> Operators:
         """Compute S_r from pairs and their relations; by default from the graph."""
         if edge_weight is not None and values_can_be_read() and not (edge_weight == 1).all():
-            raise InputError("edge_weight must be one everywhere: Geom-GCN has no use for others")
+            raise InputError(
+                "edge_weight must be one everywhere: Geom-GCN does not support edge weights"
+            )
         n = x.size(0)
         if pairs is None or kind is None:
             key = ("relations", n)

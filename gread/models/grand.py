@@ -108,9 +108,9 @@ class GRAND(ContinuousGNN):
         """Stack several members; if Ā changes with the state, all must take the same steps."""
         first = members[0]
         if not first.diffusion.linear and len({one.integration for one in members}) > 1:
-            raise CannotStack("its attention changes with the state, and T or τ are not the same")
+            raise CannotStack("the attention changes with the state, and T or τ are not the same")
         if first.trusting:
-            raise CannotStack("its source is at the nodes that are trained on")
+            raise CannotStack("the source term is at the nodes that are trained on")
         return ContinuousGNNs(members)
 
 

@@ -155,7 +155,7 @@ def _shapes(build: Callable[[], nn.Module], most: int) -> dict[str, list[int]]:
         nonlocal parts
         parts += 1
         if parts > most:
-            raise ValueError(f"the settings ask for more than {most} parts")
+            raise ValueError(f"the settings require more than {most} modules and parameters")
 
     with (
         register_module_module_registration_hook(count),
@@ -201,10 +201,10 @@ def model_card(
         lines += ["| on test nodes | |", "| --- | ---: |"]
         lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
         lines.append("")
-    for heading, text in (("Use", usage), ("Careful", notes)):
+    for heading, text in (("Use", usage), ("Limitations", notes)):
         if text:
             lines += [f"## {heading}", "", text, ""]
-    lines += ["## Made with", ""]
+    lines += ["## Versions", ""]
     if fingerprint:
         lines.append(f"- data with the fingerprint `{fingerprint}`")
     lines += [f"- {name} {version}" for name, version in versions().items()]

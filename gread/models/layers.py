@@ -164,7 +164,7 @@ class Coefficients(Stacked):
         row = torch.where(self.scalar, self.row[:, :1], self.row)
         return torch.where(self.signed, row, row.sigmoid()).masked_fill(self.fixed, 1.0)
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Copy the part of a row that the kind of coefficient uses."""
         for model, member in zip(models, members, strict=True):
             for own in model.parameters():

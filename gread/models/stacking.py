@@ -66,7 +66,7 @@ def stack(models: Sequence[nn.Module]) -> nn.Module:
         torch.Size([3, 60, 2])
     """
     first = models[0]
-    rule = FROM_BELOW.get(type(first)) or getattr(first, "stacked", None)
+    rule = RULES.get(type(first)) or getattr(first, "stacked", None)
     if rule is None:
         raise CannotStack(f"there is no rule for {type(first).__name__}")
     return rule(models).train(first.training)
@@ -76,7 +76,7 @@ def part_by_part(models: Sequence[M]) -> M:
     """Copy the first model, with the stacked parts of all models."""
     first = models[0]
     if first._parameters:
-        raise CannotStack(f"{type(first).__name__} has parameters of its own")
+        raise CannotStack(f"{type(first).__name__} has own parameters")
     made = copy.copy(first)
     made._modules = {
         name: None if child is None else stack([model.get_submodule(name) for model in models])
@@ -89,7 +89,7 @@ def part_by_part(models: Sequence[M]) -> M:
 def unstack(stacked: nn.Module, models: Sequence[nn.Module], members: Sequence[int]) -> None:
     """Copy the parameters of members back to their models."""
     if isinstance(stacked, Stacked):
-        stacked.give(models, members)
+        stacked.copy_to(models, members)
     else:
         _children(stacked, models, members)
 
@@ -110,7 +110,7 @@ class Stacked(nn.Module):
 
     each: tuple[str, ...] = ()
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Copy the parameters of members to their layers."""
         for name, parameter in self._parameters.items():
             for model, member in zip(models, members, strict=True):
@@ -158,9 +158,9 @@ class Norms(Stacked):
         self.weight = together([one.weight for one in members])
         self.bias = together([one.bias for one in members])
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Copy the parameters of members and the statistics of batch normalization."""
-        super().give(models, members)
+        super().copy_to(models, members)
         for name, buffer in self._buffers.items():
             for model, member in zip(models, members, strict=True):
                 if buffer is not None:
@@ -288,7 +288,7 @@ class OriginalAdjacencies(Stacked):
         key = ("together", self.keys, self.which, h0.dtype, h0.size(-2))
         return remember(edge_index, key, together, when=edge_weight is None)
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Do nothing, since there are no parameters."""
 
 
@@ -326,12 +326,12 @@ class SoftAdjacencies(Stacked):
         pattern, weight = remember(edge_index, key, together, when=edge_weight is None)
         return Adjacency(pattern, attention(pattern, *self.soft.queries_and_keys(h0), weight))
 
-    def give(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
+    def copy_to(self, models: Sequence[nn.Module], members: Sequence[int]) -> None:
         """Copy the queries and keys of members to their adjacencies."""
         unstack(self.soft, models, members)
 
 
-FROM_BELOW: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
+RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     nn.Linear: Linears,
     nn.Sequential: part_by_part,
     nn.Tanh: part_by_part,

@@ -150,7 +150,7 @@ class WRGAT(LayeredGNN):
         """Return the edges, and the pairs of similar nodes, which are computed if not given."""
         if edge_weight is not None and values_can_be_read() and (edge_weight > HEAVIEST).any():
             raise InputError(
-                f"edge_weight must be {HEAVIEST:g} at most for WRGAT, which multiplies with it in "
+                f"edge_weight must be {HEAVIEST:g} at most for WRGAT, which multiplies by it in "
                 f"both layers, got {edge_weight.max().item():g}"
             )
         n = x.size(0)

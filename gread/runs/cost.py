@@ -63,5 +63,5 @@ def _size(dataset: str) -> tuple[int, int]:
     found = entry.statistics(build=False)
     if found is not None:
         return found.nodes, found.edges
-    told = entry.paper or entry.size
-    return (int(told["nodes"]), int(told["edges"])) if told else GUESS
+    sizes = entry.paper or entry.size
+    return (int(sizes["nodes"]), int(sizes["edges"])) if sizes else GUESS

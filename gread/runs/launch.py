@@ -84,8 +84,8 @@ def launch(
         for turn, group in enumerate(groups)
     ]
     last = [Job([spec], root, devices[0], deterministic, histories) for spec in timed]
-    for some, beside in ((jobs, workers), *(([job], 1) for job in last)):
-        with closing(_insist(executor, some, beside, imports)) as done:
+    for some, count in ((jobs, workers), *(([job], 1) for job in last)):
+        with closing(_insist(executor, some, count, imports)) as done:
             for results in done:
                 store.put(*results)
                 for result in results:

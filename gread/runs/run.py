@@ -72,12 +72,12 @@ def run(
     place = device if spec.train.parts == 1 else "cpu"
     data, fingerprint = _moved(graph, place) or prepared(spec, root, place)
     model = built(spec, data).to(device)
-    told = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
+    follow = None if on_epoch is None else lambda epoch: on_epoch(epoch, model, data)
     start = time.perf_counter()
     found: Fit | ArithmeticError
     try:
         with _determinism(deterministic), enough_memory(TRAINING):
-            found = fit(model, data, spec.train, split=spec.split, on_epoch=told)
+            found = fit(model, data, spec.train, split=spec.split, on_epoch=follow)
     except ArithmeticError as error:
         found = error
     about = _about(start, device, fingerprint)

@@ -101,10 +101,10 @@ def started_as() -> int | None:
     """Number of processes started by torchrun; None if its variables are not set."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
-    said = os.environ["WORLD_SIZE"]
-    if not said.isdigit():
-        raise InputError(f"WORLD_SIZE must be the number of started processes, got {said!r}")
-    return int(said)
+    given = os.environ["WORLD_SIZE"]
+    if not given.isdigit():
+        raise InputError(f"WORLD_SIZE must be the number of started processes, got {given!r}")
+    return int(given)
 
 
 @contextmanager

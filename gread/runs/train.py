@@ -133,8 +133,8 @@ def train(
         )
     for spec in kept.missing(missing):
         watch = None if on_epoch is None else partial(on_epoch, spec)
-        with tracked(trackers, spec, Path(store), watch) as told:
-            result = run(spec, device=place, deterministic=deterministic, on_epoch=told)
+        with tracked(trackers, spec, Path(store), watch) as report:
+            result = run(spec, device=place, deterministic=deterministic, on_epoch=report)
             kept.put(result)
         if on_result is not None:
             on_result(result)
@@ -201,8 +201,10 @@ def train_shards(
     sizes = read_sizes(folder)
     chosen = [(split, seed) for seed in seeds for split in splits if split < sizes.splits]
     if not chosen:
-        told = ",".join(map(str, splits))
-        raise InputError(f"splits must be below {sizes.splits}, the number of splits, got {told}")
+        numbers = ",".join(map(str, splits))
+        raise InputError(
+            f"splits must be below {sizes.splits}, the number of splits, got {numbers}"
+        )
     hyper = {**known_hyperparameters(model), **given.hyper}
     spec = RunSpec(dataset=str(folder), model=model, hyper=hyper, train=config)
     runs = []

@@ -196,7 +196,7 @@ class _Search:
     def run(self, size: int) -> list[Trial]:
         """Run until the study has all its trials."""
         while True:
-            self._know(trials_of(self.study, self.space))
+            self._update(trials_of(self.study, self.space))
             if len(self.known) >= self.trials:
                 return self.known
             if jobs := self._jobs(size):
@@ -204,13 +204,13 @@ class _Search:
             else:
                 time.sleep(0.5)  # other processes compute the last trials, or have died
 
-    def _know(self, trials: list[Trial]) -> None:
+    def _update(self, trials: list[Trial]) -> None:
         self.known = trials
         complete = any(trial.complete for trial in trials)
         self.best = select(trials, self.space) if complete else None
-        self._tell_progress()
+        self._report_progress()
 
-    def _tell_progress(self) -> None:
+    def _report_progress(self) -> None:
         if self.on_progress is not None:
             self.on_progress(SearchProgress(len(self.known), self.trials, self.runs, self.best))
 
@@ -281,7 +281,7 @@ class _Search:
             values[key], losses[key] = result.val, result.val_loss
             self.runs += 1
             hand_over(users[key])
-            self._tell_progress()
+            self._report_progress()
 
         specs = [spec for job in waiting for spec in job.specs[:step]]
         hand_over(list(waiting))
@@ -327,7 +327,7 @@ class _Search:
             job.trial.set_user_attr("validation", trial.validation)
             job.trial.set_user_attr("losses", trial.losses)
             self.study.tell(job.trial, value, state, skip_if_finished=True)
-        self._know([*self.known, trial])
+        self._update([*self.known, trial])
 
 
 def _ask(study: optuna.Study, trials: int) -> optuna.Trial | None:

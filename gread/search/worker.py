@@ -29,7 +29,7 @@ class Worker:
         self._thread = threading.Thread(target=self._live, daemon=True)
 
     def __enter__(self) -> Worker:
-        self._say(time.time())
+        self._set_heartbeat(time.time())
         self._thread.start()
         return self
 
@@ -37,7 +37,7 @@ class Worker:
         self._left.set()
         self._thread.join()
         try:
-            self._say(0.0)
+            self._set_heartbeat(0.0)
         except Exception:
             if error is None:  # otherwise the error that ended the search is reported
                 raise
@@ -49,9 +49,9 @@ class Worker:
     def _live(self) -> None:
         while not self._left.wait(BEAT):
             with suppress(Exception):  # a lost storage ends the search, not this thread
-                self._say(time.time())
+                self._set_heartbeat(time.time())
 
-    def _say(self, moment: float) -> None:
+    def _set_heartbeat(self, moment: float) -> None:
         self.study.set_user_attr(f"worker {self.name}", moment)
 
 

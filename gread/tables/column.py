@@ -268,7 +268,7 @@ def _vectors(rows: list[Any], absent: NDArray[np.bool_]) -> Column:
         filled = np.zeros((len(absent), lengths.pop()), dtype=np.float32)
         filled[~absent] = _as(np.float32, np.array(rows, dtype=np.float64))
     except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"lists in a column must hold numbers alone: {error}") from error
+        raise InputError(f"lists in a column must hold only numbers: {error}") from error
     return Column("vector", filled, absent)
 
 

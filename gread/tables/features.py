@@ -29,7 +29,7 @@ from gread.tables.codes import are_codes
 from gread.tables.column import SPARSE, Column
 from gread.tables.scaling import SCALINGS, rescaled
 from gread.tables.table import Table
-from gread.tables.written import DATES, as_days, as_numbers, way_of_dates, way_of_numbers
+from gread.tables.written import DATES, as_days, as_numbers, date_format, number_format
 
 Block: TypeAlias = Any
 """Features [rows, width]: a float32 array or a SciPy sparse array."""
@@ -528,7 +528,7 @@ class Preprocessing:
                 if name in categorical:
                     found[name] = _categories(column, rows)
                 elif name in numeric:
-                    found[name] = Numbers.fit(column, rows, way_of_numbers(column), scaling)
+                    found[name] = Numbers.fit(column, rows, number_format(column), scaling)
                 else:
                     found[name] = _fitted(column, rows, scaling)
             except InputError as error:
@@ -690,9 +690,9 @@ def _fitted(column: Column, rows: NDArray[np.int64], scaling: str) -> Encoder:
         return _categories(column, rows)
     if column.numeric:
         return Numbers.fit(column, rows, scaling=scaling)
-    if written := way_of_numbers(column):
+    if written := number_format(column):
         return Numbers.fit(column, rows, written, scaling)
-    if way := way_of_dates(column):
+    if way := date_format(column):
         return Dates.fit(column, rows, way)
     values = {str(value) for value in column.values[present]}
     if len(values) <= min(MOST_CATEGORIES, max(2, len(present) // 2)):

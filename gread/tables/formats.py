@@ -228,12 +228,12 @@ def _streamed(path: Path) -> Any:
     from gread.tables import arrow as parquet
 
     with (
-        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as errors,
         subprocess.Popen(
             [sys.executable, parquet.__file__, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=errors,
         ) as reader,
     ):
         assert reader.stdin and reader.stdout
@@ -254,8 +254,8 @@ def _streamed(path: Path) -> Any:
         if status == parquet.FULL:
             raise MemoryError
         if status != 0:
-            said.seek(0)
-            why = said.read().decode(errors="replace").strip().rpartition("\n")[2].strip()
+            errors.seek(0)
+            why = errors.read().decode(errors="replace").strip().rpartition("\n")[2].strip()
             raise InputError(f"it is not a Parquet file that pyarrow can read ({why})")
         return found
 

@@ -278,8 +278,8 @@ def read_graph(
     columns.pop("time_column", None)  # applies to nodes only
     if any(given is not None for given in (edges, *columns.values())):
         raise InputError(
-            f"edges, id, source and target must be omitted with {nodes}, which contains its nodes "
-            "and edges itself"
+            f"edges, id, source and target must be omitted with {nodes}, which contains "
+            "nodes and edges"
         )
     return from_networkx(_parsed(Path(nodes)), Path(nodes).name, weight, directed, edge_type)
 

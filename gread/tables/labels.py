@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gread.base.errors import InputError
 from gread.tables.column import WORDS, Column
 from gread.tables.table import Table
-from gread.tables.written import as_days, way_of_dates
+from gread.tables.written import as_days, date_format
 
 SEPARATORS = ";|"
 """Separators of labels in a cell."""
@@ -59,7 +59,7 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
         if not classes:
             raise InputError(f"{where} must name the class of some nodes, got none")
         if len(classes) < 2:
-            raise InputError(f"{where} must have two classes or more, got {classes[0]!r} alone")
+            raise InputError(f"{where} must have two classes or more, got only {classes[0]!r}")
     place: dict[Any, int] = {None: -1} | {value: at for at, value in enumerate(classes)}
     for value in values:
         if value not in place:
@@ -199,8 +199,8 @@ def read_split(table: Table, name: str) -> NDArray[np.int64]:
         word = str(found.values[row]).strip().lower()
         if word not in SPLITS:
             raise InputError(
-                f"split column {name!r} of {table.name} must say {', '.join(SPLITS)} or nothing, "
-                f"got {found.values[row]!r} in row {row + 1}"
+                f"split column {name!r} of {table.name} must contain {', '.join(SPLITS)} or "
+                f"nothing, got {found.values[row]!r} in row {row + 1}"
             )
         parts[row] = SPLITS[word]
     return parts
@@ -240,7 +240,7 @@ class Times:
 def read_times(table: Table, name: str) -> Times:
     """Read times from a column of numbers or dates; the time of day is ignored."""
     found = table[name].dense()
-    way = way_of_dates(found)
+    way = date_format(found)
     if way:
         return Times(as_days(found, way).astype(np.float64), found.missing, dates=True)
     if found.kind not in ("whole", "number") or found.unusable().any():

@@ -34,8 +34,8 @@ def _share_of_row(rows: Tensor, values: Tensor, count: int) -> Tensor:
 SCALINGS: Registry[Scaling] = Registry(
     "scaling",
     {
-        "auto": Scaling("by what they look like"),
-        "none": Scaling("as they are", lambda rows, values, count: values),
+        "auto": Scaling("chosen from the training rows"),
+        "none": Scaling("unchanged", lambda rows, values, count: values),
         "standard": Scaling("divided by the deviation"),
         "binary": Scaling("1 where not zero", lambda rows, values, count: (values != 0).to(values)),
         "row": Scaling("divided by the total of the row", _share_of_row),

@@ -15,7 +15,7 @@ from gread.base.registry import Registry
 from gread.tables.column import MISSING_NUMBERS, WORDS, Column
 
 NUMBERS: Registry[tuple[re.Pattern[str], Callable[[str], str]]] = Registry(
-    "way to write numbers",
+    "number format",
     {
         "thousands separators": (
             re.compile(r"[+-]?([1-9]\d{0,2}(,\d{3})+|0|[1-9]\d*)(\.\d*)?"),
@@ -31,7 +31,7 @@ NUMBERS: Registry[tuple[re.Pattern[str], Callable[[str], str]]] = Registry(
 
 _TIME = r"(?:[ T]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[AaPp][Mm]|[+-]\d{2}:?\d{2}))?)?"
 DATES: Registry[re.Pattern[str]] = Registry(
-    "way to write dates",
+    "date format",
     {
         "YYYY-MM-DD": re.compile(rf"(?P<y>\d{{4}})-(?P<m>\d\d?)-(?P<d>\d\d?){_TIME}"),
         "YYYY/MM/DD": re.compile(rf"(?P<y>\d{{4}})/(?P<m>\d\d?)/(?P<d>\d\d?){_TIME}"),
@@ -43,7 +43,7 @@ DATES: Registry[re.Pattern[str]] = Registry(
 """Patterns of dates; an optional time is ignored."""
 
 
-def way_of_numbers(column: Column) -> str:
+def number_format(column: Column) -> str:
     """Format of the numbers of a text column, a name of `NUMBERS`; empty without one."""
     texts = _texts(column, MISSING_NUMBERS)
     if not any("," in text for text in texts):
@@ -70,7 +70,7 @@ def as_numbers(column: Column, way: str) -> Column:
     return Column("number", values, missing)
 
 
-def way_of_dates(column: Column) -> str:
+def date_format(column: Column) -> str:
     """Format of the dates of a text column, a name of `DATES`; empty without one."""
     texts = _texts(column, frozenset())
     return next((way for way in DATES if texts and all(_day(way, text) for text in texts)), "")

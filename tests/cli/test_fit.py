@@ -445,7 +445,7 @@ BAD = {
     ),
     "a missing column": (None, None, ("--features", "x0,x7"), "n.csv has no column 'x7'"),
     "no label column": (changed(), None, ("--label", "tpic"), "did you mean 'topic'?"),
-    "one class": (lambda n: n | {"topic": ["a"] * 80}, None, (), "two classes or more, got 'a'"),
+    "one class": (lambda n: n | {"topic": ["a"] * 80}, None, (), "two classes or more, got only 'a'"),
     "no label": (lambda n: n | {"topic": [""] * 80}, None, (), "must name the class of some nodes"),
     "few labels": (
         lambda n: n | {"topic": ["a", "b"] + [""] * 78},
@@ -465,7 +465,7 @@ BAD = {
         lambda n: n | {"topic": [2.5] * 80},
         None,
         ("--task", "regression"),
-        "must hold different numbers, got 2.5 alone",
+        "must hold different numbers, got only 2.5",
     ),
     "a class that does not train": (
         lambda n: (
@@ -485,7 +485,7 @@ BAD = {
     "a model": (None, None, ("--model", "gred"), "unknown model 'gred'"),
     "a device": (None, None, ("--device", "cuda:77"), "device must be one that this machine has"),
     "a weight of classes": (None, None, ("--class-weight", "b"), "class_weight must be None"),
-    "a split": (None, None, ("--split", "x0"), "must say train, val"),
+    "a split": (None, None, ("--split", "x0"), "must contain train, val"),
     "the label as feature": (None, None, ("--features", "topic"), "must not name the column"),
     "a seed": (None, None, ("--seed", "-1"), "random_state must be a whole number of at least 0"),
     "minutes": (None, None, ("--tune", "-1"), "tune must be a positive number"),

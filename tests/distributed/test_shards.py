@@ -96,7 +96,7 @@ def test_parquet_files_give_the_shards_of_the_graph(data, tmp_path, monkeypatch)
         ({"weight": "w"}, "edges.parquet has no column 'w'"),
         ({"shards": 51}, "shards must be at most the 50 nodes, got 51"),
         ({"partition": "mets"}, "unknown partition 'mets', did you mean 'metis'?"),
-        ({"split": "class", "label": "split"}, "column 'class' must say one of train, val"),
+        ({"split": "class", "label": "split"}, "column 'class' must contain one of train, val"),
     ],
 )
 def test_invalid_parquet_input_raises_an_input_error(data, tmp_path, options, sentence):
@@ -127,7 +127,7 @@ def test_invalid_shard_folder_raises_an_input_error(data, tmp_path):
     with pytest.raises(InputError, match="must not exist yet"):
         shard(data, tmp_path / "one", 1)
     (tmp_path / "one/graph.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"graph.json must say what the shards hold"):
+    with pytest.raises(InputError, match=r"graph.json must describe the shards"):
         read_shard(tmp_path / "one")
     shard(data, tmp_path / "two", 2)
     with pytest.raises(InputError, match="has 2 shards, one for each process, got 1 processes"):

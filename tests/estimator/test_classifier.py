@@ -140,7 +140,7 @@ def test_transductive_models_reject_prediction_on_another_graph(data, name):
     settings = {"epochs": 1, "hidden_channels": 8}
     classifier = GraphClassifier(name, settings=settings).fit(data)
     assert classifier.predict().shape == (150,)
-    with pytest.raises(InputError, match="it cannot predict on another"):
+    with pytest.raises(InputError, match="it cannot predict another graph"):
         classifier.predict(data)
 
 

@@ -30,7 +30,7 @@ PORTABLE = [one for one in portfolio() if not one.transductive() and not one.typ
 REFUSED = {
     "it has weights for every node": [n for n, e in MODELS.items() if e.transductive({})],
     "it needs structure of the graph": ["geom-gcn", "h2gcn", "wrgat"],
-    "PyTorch says": ["sheaf-diag", "sheaf-bundle", "sheaf-general"],
+    "PyTorch reports": ["sheaf-diag", "sheaf-bundle", "sheaf-general"],
 }
 EXPORTED = [name for name in MODELS if not any(name in some for some in REFUSED.values())]
 

@@ -56,7 +56,7 @@ def test_loaded_models_of_every_kind_give_the_same_predictions(data, tmp_path, n
     np.testing.assert_allclose(loaded.predict_proba(), classifier.predict_proba(), atol=1e-6)
     assert loaded.class_weight == {0: 2.0}
     if MODELS[name].transductive({}):
-        with pytest.raises(InputError, match="cannot predict on another"):
+        with pytest.raises(InputError, match="cannot predict another graph"):
             loaded.predict(data)
 
 

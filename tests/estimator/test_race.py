@@ -384,10 +384,7 @@ def test_directed_candidates_require_directed_edges(problem):
 def test_other_scalings_of_the_best_candidate_are_tried(problem):
     best = Candidate("MLP", "mlp", scaling="row")
     found = {one.scaling: one.title for one in variants(problem, best) if one.scaling != "row"}
-    assert found == {
-        "none": "MLP, features as they are",
-        "binary": "MLP, features 1 where not zero",
-    }
+    assert found == {"none": "MLP, features unchanged", "binary": "MLP, features 1 where not zero"}
     assert set(TRIED) == {"row", *found}
 
 

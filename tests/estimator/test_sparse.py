@@ -64,7 +64,7 @@ def test_corrupt_sparse_graph_file_raises_input_error(words, data, always_sparse
     tensors = load_file(folder / "graph.safetensors")
     tensors["x_indices"][0] = 10**6
     save_file(tensors, folder / "graph.safetensors")
-    with pytest.raises(InputError, match=r"graph\.safetensors is not as gread writes it"):
+    with pytest.raises(InputError, match=r"graph\.safetensors is not a valid file of gread"):
         GraphClassifier.load(folder)
 
 

@@ -455,8 +455,8 @@ def test_a_task_is_recognized(kind, columns, expected, words):
 @pytest.mark.parametrize(
     ("kind", "columns", "sentence"),
     [
-        ("auto", {"y": ["a", "a"]}, "must have two classes or more, got 'a' alone"),
-        ("regression", {"y": [2.5, 2.5, None]}, "must hold different numbers, got 2.5 alone"),
+        ("auto", {"y": ["a", "a"]}, "must have two classes or more, got only 'a'"),
+        ("regression", {"y": [2.5, 2.5, None]}, "must hold different numbers, got only 2.5"),
         ("regression", {"y": [None, None]}, "must hold the number of some nodes, got none"),
         ("auto", {"a": [1, 1], "b": [0, 1]}, "label 'a' must be 0 for some nodes and 1 for others"),
         ("auto", {"a": [1, None], "b": [None, 1]}, "must hold the labels of some nodes, got none"),

@@ -157,9 +157,9 @@ def test_invalid_times_raise_input_error(frames, change, sentence):
 
 def test_time_column_with_a_split_or_graph_raises_input_error(frames, data):
     classifier = gread.GraphClassifier("gcn", settings=FAST, time_column="when")
-    with pytest.raises(InputError, match="time_column must be left out where a split or the graph"):
+    with pytest.raises(InputError, match="time_column must be left out if a split or the graph"):
         classifier.prepare(frames[0], "topic", edges=frames[1], split="topic")
-    with pytest.raises(InputError, match="time_column must be left out where a split or the graph"):
+    with pytest.raises(InputError, match="time_column must be left out if a split or the graph"):
         classifier.set_params(graph=data).prepare(np.arange(60), data.y.numpy()[:60])
 
 

@@ -237,7 +237,7 @@ def test_inconsistent_types_in_a_model_folder_raise_input_error(typed, tmp_path)
         ("relation_index", tensors["relation_index"] + NODES),
     ):
         save_file({**tensors, name: wrong}, folder / "graph.safetensors")
-        with pytest.raises(InputError, match="is not as gread writes it"):
+        with pytest.raises(InputError, match="is not a valid file of gread"):
             gread.GraphClassifier.load(folder)
     del tensors["relation_type"]
     save_file(tensors, folder / "graph.safetensors")

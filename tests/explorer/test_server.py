@@ -143,9 +143,7 @@ def test_runs_that_cannot_be_shown_are_not_listed(result):
 
 
 def test_occupied_port_raises_an_input_error(server):
-    with pytest.raises(
-        InputError, match=f"--port must be free to listen on, got {server.server_port}"
-    ):
+    with pytest.raises(InputError, match=f"--port must be a free port, got {server.server_port}"):
         serve("", Runs([]), server.server_port, on_start=lambda url: None)
 
 

@@ -35,7 +35,7 @@ def test_only_trials_of_ended_workers_are_abandoned(study):
 
 def test_trials_of_a_worker_without_heartbeat_are_abandoned(study):
     gone = Worker(study)
-    gone._say(time.time())  # the last heartbeat, as if it were killed
+    gone._set_heartbeat(time.time())  # the last heartbeat, as if it were killed
     gone.takes(study.ask())
     study.ask()  # killed before it registers
     assert abandoned(study) == []
@@ -72,7 +72,7 @@ def test_temporary_storage_error_does_not_stop_the_heartbeat_thread(study, monke
             raise OSError("gone for a moment")
 
     one = Worker(study)
-    monkeypatch.setattr(one, "_say", say)
+    monkeypatch.setattr(one, "_set_heartbeat", say)
     with one:
         time.sleep(0.5)
     assert len(said) > 3

@@ -133,7 +133,7 @@ def test_c_gather_kernel_rejects_mixed_dtypes():
     except NoCompiler:
         pytest.skip("there is no compiler")
     pattern, _ = Pattern.from_entries(torch.tensor([0, 1]), torch.tensor([1, 0]), (2, 2))
-    with pytest.raises(TypeError, match="gather needs numbers of one type"):
+    with pytest.raises(TypeError, match="gather needs tensors of one dtype"):
         gather(pattern.rows, torch.ones(2).half(), torch.ones(2, 1), Terms(torch.ones(2, 1)))
 
 
@@ -277,7 +277,7 @@ def test_sharding_rejects_parquet_files_with_a_corrupt_page(which, tmp_path):
     content = bytearray((tmp_path / which).read_bytes())
     content[4:24] = bytes(20)  # the header of the first page
     (tmp_path / which).write_bytes(content)
-    with pytest.raises(InputError, match="Parquet files must be whole, got one that is broken"):
+    with pytest.raises(InputError, match="Parquet files must be complete, got a broken one"):
         shard_parquet(
             tmp_path / "nodes", tmp_path / "edges", tmp_path / "out", label="kind", shards=2
         )

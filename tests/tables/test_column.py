@@ -69,7 +69,7 @@ def test_none_is_missing_and_nan_is_unusable():
     ("values", "sentence"),
     [
         ([[1], [1, 2]], "lists in a column must have one length, got 1 and 2"),
-        ([["a"], ["b"]], "lists in a column must hold numbers alone"),
+        ([["a"], ["b"]], "lists in a column must hold only numbers"),
         ([{"a": 1}], "a column must hold plain values, got an object"),
         (np.zeros((2, 2, 2)), "a column must be an array"),
         (np.zeros(()), "a column must be an array"),

@@ -21,7 +21,7 @@ from gread.tables.features import (
     Words,
 )
 from gread.tables.table import Table
-from gread.tables.written import as_numbers, way_of_dates, way_of_numbers
+from gread.tables.written import as_numbers, date_format, number_format
 
 ALL = np.arange(6)
 TABLE = Table(
@@ -283,7 +283,7 @@ def test_dates_are_encoded_as_month_weekday_and_days():
     ],
 )
 def test_date_format_is_inferred_from_all_values(texts, way):
-    assert way_of_dates(column(np.array(texts, dtype=object))) == way
+    assert date_format(column(np.array(texts, dtype=object))) == way
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_date_format_is_inferred_from_all_values(texts, way):
 )
 def test_thousands_separators_and_decimal_commas_are_parsed(texts, way, numbers):
     found = column(texts)
-    assert way_of_numbers(found) == way
+    assert number_format(found) == way
     if numbers:
         assert as_numbers(found, way).values.tolist() == numbers
         table = Table("t", {"x": found})

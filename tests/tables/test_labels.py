@@ -42,7 +42,7 @@ def test_classes_are_sorted_and_missing_labels_are_unknown(values, classes, y):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (["a", "a", None], "must have two classes or more, got 'a' alone"),
+        (["a", "a", None], "must have two classes or more, got only 'a'"),
         ([None, None], "must name the class of some nodes, got none"),
         ([0.5, 1.0], "must hold classes, got numbers such as 0.5"),
         (["a", 1], "must hold classes of one type, got values of several types"),
@@ -65,7 +65,7 @@ def test_labels_outside_the_known_classes_are_rejected():
 def test_a_split_may_be_given_by_a_column():
     table = Table("t", {"split": column(["train", "Val", "validation", "test", None])})
     assert read_split(table, "split").tolist() == [0, 1, 1, 2, -1]
-    with pytest.raises(InputError, match=r"must say train, val, .* got 'tset' in row 1"):
+    with pytest.raises(InputError, match=r"must contain train, val, .* got 'tset' in row 1"):
         read_split(Table("t", {"split": column(["tset"])}), "split")
 
 

@@ -61,7 +61,7 @@ class Job:
         return results if self.histories else [result.without_history() for result in results]
 
 
-def compute_beside_others(job: Job, graph: Graph | None = None) -> list[Result]:
+def compute_in_worker(job: Job, graph: Graph | None = None) -> list[Result]:
     """Compute a job in one of several processes and release GPU memory afterwards."""
     full: str | None = None
     try:

@@ -18,7 +18,7 @@ from gread.base.devices import choose_device
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.base.processes import Surroundings, start_method, uninterrupted
-from gread.runs.executors.job import Job, Outcome, compute_beside_others
+from gread.runs.executors.job import Job, Outcome, compute_in_worker
 from gread.runs.grouping import free
 from gread.runs.result import Result
 
@@ -94,7 +94,7 @@ class _Processes:
             workers,
             start_method("gread.runs.run"),
             _begin,
-            (Surroundings.of_one_of(workers), imports),
+            (Surroundings.current(workers), imports),
         )
         weakref.finalize(self, self._pool.shutdown)
 
@@ -110,7 +110,7 @@ class _Processes:
         for job in jobs:
             try:
                 with uninterrupted():  # may start a process
-                    waiting[self._pool.submit(compute_beside_others, job)] = job
+                    waiting[self._pool.submit(compute_in_worker, job)] = job
             except BrokenProcessPool:  # an idle process died
                 self.broken = True
                 yield job, ConnectionError(KILLED)
@@ -134,7 +134,7 @@ class _Processes:
 
 def _begin(there: Surroundings, imports: Sequence[str]) -> None:
     """Initialize a worker process."""
-    there.take_on()
+    there.apply()
     # A spawned process, unlike a forked one, would free all objects first, which takes a second.
     atexit.register(os._exit, 0)
     for module in imports:

@@ -23,7 +23,7 @@ import torch
 from gread.base.errors import InputError
 from gread.base.memory import OutOfMemory
 from gread.models.catalog import MODELS
-from gread.runs.executors.job import Job, Outcome, compute_beside_others
+from gread.runs.executors.job import Job, Outcome, compute_in_worker
 from gread.runs.grouping import CPU_BYTES, bytes_of, free, size_of
 from gread.runs.result import Result
 from gread.runs.run import Graph, prepared
@@ -176,7 +176,7 @@ def _work(job: Job, graph: _Shipped, imports: Sequence[str]) -> list[Result]:
     torch.set_num_threads(1)
     for module in imports:
         importlib.import_module(module)
-    return compute_beside_others(job, _received(graph))
+    return compute_in_worker(job, _received(graph))
 
 
 def _import_ray() -> Any:
