@@ -23,7 +23,9 @@ explainer = Explainer(
 node = 7
 explanation = explainer(data.x, data.edge_index, index=node)
 source, target = data.edge_index
-print(f"node {node} is taken for class {explanation.prediction[node].argmax()}, because of")
+print(
+    f"node {node} is predicted to be of class {explanation.prediction[node].argmax()} because of:"
+)
 for edge in explanation.edge_mask.topk(5).indices:
-    print(f"  {source[edge]} -> {target[edge]}, which counts {explanation.edge_mask[edge]:.2f}")
+    print(f"  {source[edge]} -> {target[edge]} with weight {explanation.edge_mask[edge]:.2f}")
 print("features", explanation.node_mask.sum(dim=0).topk(3).indices.tolist())

@@ -16,7 +16,7 @@ data.y = (data.x[:, 0] > 0).long()
 data.train_mask, data.val_mask, data.test_mask = gread.random_splits(data.y, num_splits=1)
 
 for part in cut(data, parts=4, halo=2):
-    print(f"{part.own} nodes of its own, {len(part.nodes) - part.own} around them")
+    print(f"{part.own} own nodes, {len(part.nodes) - part.own} nodes in the halo")
 
 for parts in (1, 4):
     torch.manual_seed(1)

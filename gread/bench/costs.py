@@ -83,8 +83,8 @@ def scale(device: str, quick: bool) -> Section:
         an_edge = [1e9 * one / edges for one in seconds]
         pairs = zip(seconds, times[base], strict=True)
         row: Row = {"edges": edges, "nodes": edges // NEIGHBOURS, "d": 64}
-        row["an edge, relative"] = median(b * int(base) / (a * edges) for b, a in pairs)
-        row |= {"ns an edge": median(an_edge), "lowest": min(an_edge), "highest": max(an_edge)}
+        row["per edge, relative"] = median(b * int(base) / (a * edges) for b, a in pairs)
+        row |= {"ns per edge": median(an_edge), "lowest": min(an_edge), "highest": max(an_edge)}
         rows.append(row | {"epoch ms": 1000 * median(seconds)})
     picture = time_an_edge(rows)
     if on_gpu and not quick:
@@ -93,7 +93,7 @@ def scale(device: str, quick: bool) -> Section:
     note = f"BS, Euler, T = 3, τ = 1, OA, uniform random graphs. Relative to {int(base):,} edges."
     if left_out := sizes[len(fitting) :]:
         note += f" Left out for lack of memory: {', '.join(f'{n:,}' for n in left_out)}."
-    return Section("Time an edge", rows, note, picture)
+    return Section("Time per edge", rows, note, picture)
 
 
 def _products_size(device: str) -> Row:
@@ -105,7 +105,7 @@ def _products_size(device: str) -> Row:
     epoch = fitted(_euler(width), data, SLOWLY)(5)
     step = step_seconds(_euler(width)().to(device), data, 5)
     peak = torch.cuda.max_memory_allocated() / 1e9
-    row: Row = {"edges": edges, "nodes": nodes, "d": width, "ns an edge": 1e9 * epoch / edges}
+    row: Row = {"edges": edges, "nodes": nodes, "d": width, "ns per edge": 1e9 * epoch / edges}
     return row | {"epoch ms": 1000 * epoch, "step ms": 1000 * step, "peak GB": peak}
 
 
@@ -177,7 +177,11 @@ def shares(device: str, quick: bool) -> Section:
         percent = {part: 100 * share for part, share in bars[name].items()}
         rows.append({"work": name, **percent, "step ms": 1000 * whole})
     note = "Percent, forward and backward of each part together, without the evaluation"
-    note += "; on a GPU without a CUDA graph, which cannot be cut." if "cuda" in device else "."
+    note += (
+        "; on a GPU without a CUDA graph, which cannot be split into parts."
+        if "cuda" in device
+        else "."
+    )
     return Section("Parts of a training step", rows, note, shares_of_one(bars))
 
 

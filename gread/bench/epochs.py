@@ -99,7 +99,7 @@ def figure_9(device: str, quick: bool) -> Section:
         "Figure 9: an epoch on Cora at T = 3, τ = 1, SC, OA, d = 64",
         rows,
         f"{EPOCH} GCN and GAT have two layers, 64 channels between, and are trained by gread.fit.",
-        grouped_bars(panels, ylabel="ms an epoch", title="An epoch on Cora, T = 3, τ = 1"),
+        grouped_bars(panels, ylabel="ms per epoch", title="An epoch on Cora, T = 3, τ = 1"),
     )
 
 

@@ -37,13 +37,16 @@ def models(device: str, quick: bool) -> Section:
             prepared = _prepared(data, name, entry.structure, keep=not quick)
             build, config = _built(model, name, prepared.data)
             slowly = replace(SLOWLY, weight_decay=config.weight_decay)
-            sides = {"GCN": fitted(gcn, data, slowly), "it": fitted(build, prepared.data, slowly)}
+            sides = {
+                "GCN": fitted(gcn, data, slowly),
+                "model": fitted(build, prepared.data, slowly),
+            }
             # Time of an epoch in epochs of a GCN.
-            times = ratio(interleave(sides, quick), slow="it", fast="GCN")
+            times = ratio(interleave(sides, quick), slow="model", fast="GCN")
             own = build().to(data.x.device)
             extra = inputs_of(own, prepared.data, masks_of(data, 0)[0])
             row: Row = {"model": entry.title, "graph": name, "epochs of a GCN": times["ratio"]}
-            row |= {"lowest": times["lowest"], "highest": times["highest"], "ms": times["it ms"]}
+            row |= {"lowest": times["lowest"], "highest": times["highest"], "ms": times["model ms"]}
             row["MB kept"] = bytes_held(own, data.x, data.edge_index, extra) / 1e6
             if entry.structure is not None:
                 row["seconds before"] = prepared.seconds
@@ -57,7 +60,7 @@ def models(device: str, quick: bool) -> Section:
         name: {str(r["model"]): float(r["epochs of a GCN"]) for r in rows if r["graph"] == name}
         for name in GRAPHS
     }
-    return Section("What every model costs", rows, note, cost_bars(panels))
+    return Section("Cost of every model", rows, note, cost_bars(panels))
 
 
 def _built(model: str, dataset: str, data: Data) -> tuple[Callable[[], nn.Module], TrainConfig]:

@@ -99,11 +99,11 @@ def memory_curves(rows: Sequence[Row]) -> Figure:
 @matplotlib.rc_context(STYLE)
 def time_an_edge(rows: Sequence[Row]) -> Figure:
     """Time per edge; a flat curve means that time is linear in the number of edges."""
-    figure, axis = one_axis(7.6, 4.2, "Time an edge against the size of the graph")
-    edges, middle, low, high = _columns(rows, "edges", "ns an edge", "lowest", "highest")
+    figure, axis = one_axis(7.6, 4.2, "Time per edge by size of the graph")
+    edges, middle, low, high = _columns(rows, "edges", "ns per edge", "lowest", "highest")
     axis.fill_between(edges, low, high, color=OURS, alpha=0.2, linewidth=0)
     axis.plot(edges, middle, "o-", color=OURS, linewidth=2.4)
-    axis.set(xscale="log", xlabel="edges", ylabel="ns an edge and epoch")
+    axis.set(xscale="log", xlabel="edges", ylabel="ns per edge and epoch")
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.25)
     return figure
@@ -152,7 +152,7 @@ def cost_bars(panels: Mapping[str, Mapping[str, float]]) -> Figure:
         axis.axvline(1, color="#444444", linewidth=0.8, linestyle=":")
         axis.margins(y=0.01)
         axis.set_title(graph.capitalize(), loc="left")
-        axis.set_xlabel("epochs of a GCN in one of its own")
+        axis.set_xlabel("cost of an epoch (GCN epochs)")
         axis.tick_params(axis="y", length=0)
     axes[0].invert_yaxis()
     return figure

@@ -18,7 +18,9 @@ def main() -> None:
     load()
     parser = argparse.ArgumentParser(prog="python -m studies.soak", description=main.__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
-    parser.add_argument("--times", type=int, help="try so often, print, and keep nothing")
+    parser.add_argument(
+        "--times", type=int, help="number of attempts; results are printed but not stored"
+    )
     asked = parser.parse_args()
     for name in asked.names or SCRIPTS:
         begin, rows = perf_counter(), []

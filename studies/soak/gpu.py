@@ -23,7 +23,7 @@ MODELS = ("gread-bs", "gread-fb", "gcn", "gat", "grand")
 SHORT = ("train", "csbm", "--splits", "0", "--epochs", "3", "--json")
 WRONG = """
 import torch
-# As where a GPU is there whose kernels this build does not have: all but computing works.
+# A GPU without kernels in this build: everything except computation works.
 torch.cuda.is_available = lambda: True
 torch.cuda.is_current_stream_capturing = lambda: False
 """

@@ -229,7 +229,7 @@ def tried(
         begin = time.monotonic()
         if not _pass(folder, [file, *tests], 600):
             said = Path(folder, "said").read_text("utf-8")
-            raise RuntimeError(f"tests must pass before mistakes are put into {file}: {said}")
+            raise RuntimeError(f"tests must pass before {file} is mutated: {said}")
         patience = 20 + 5 * (time.monotonic() - begin)
         for mutant in islice((one for one in mutants(file) if one.key not in known), most):
             place.write_text(mutant.source, "utf-8")
@@ -311,8 +311,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m studies.soak.mutants")
     parser.add_argument("file")
     parser.add_argument("tests", nargs="+")
-    parser.add_argument("--known", default="", help="keys not to try, with commas between them")
-    parser.add_argument("--times", type=int, help="try only so many")
+    parser.add_argument("--known", default="", help="keys to skip, separated by commas")
+    parser.add_argument("--times", type=int, help="maximum number of mutants")
     asked = parser.parse_args()
     for outcome in tried(asked.file, asked.tests, asked.known.split(","), asked.times):
         print(json.dumps(outcome, ensure_ascii=False), flush=True)

@@ -106,7 +106,7 @@ def _summary(file: str, count: int, left: dict[str, list[str]]) -> Row:
 
 def _row(file: str, why: str, changes: list[str]) -> Row:
     shown = "; ".join(f"`{change}`" for change in changes)
-    found = f"survive: {why or 'NOBODY KNOWS WHY'}"
+    found = f"survive: {why or 'no reason is recorded'}"
     return Row(FAULT, MUST_HOLD, f"`{file}`: {shown}", len(changes), found, SCRIPT)
 
 

@@ -84,7 +84,7 @@ HARMLESS = {
     "a CSV file with 10,000 columns of two letters",
     "a CSV file with formulas",
     "a GML file with text that Python could run",
-    "a model folder with a pickle beside its files",
+    "a model folder with a pickle among its files",
     "integer weights",
     "a shared graph with ids that are lists",
     "classes that are HTML, on the page of the explorer",
@@ -192,7 +192,7 @@ def _watched(case: Case, folder: Path, out: int) -> None:
 def main(times: int | None) -> list[Row]:
     """Try every hostile file, or the first ``times`` of each kind."""
     with tempfile.TemporaryDirectory() as place:  # warm-up of caches and imports
-        for case in (FOLDERS["a model folder with a pickle beside its files"], _warm):
+        for case in (FOLDERS["a model folder with a pickle among its files"], _warm):
             Path(place, case.__name__).mkdir()
             case(Path(place, case.__name__))
     return [_row(group, times) for group in GROUPS]

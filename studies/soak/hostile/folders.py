@@ -75,7 +75,7 @@ for _file in ("model.safetensors", "graph.safetensors", "classifier.json"):
     FOLDERS.add(f"a model folder whose {_file} is a pickle", _as_pickle)
 
 
-@FOLDERS.register("a model folder with a pickle beside its files")
+@FOLDERS.register("a model folder with a pickle among its files")
 def _pickle_beside(folder: Path) -> None:
     model = copied(folder)
     for name in ("pytorch_model.bin", "model.pkl", "classifier.pkl", "modeling_gread.py"):
@@ -164,7 +164,7 @@ for _name, _change in {
     ),
     "masks of another size": lambda t: t.update(train_mask=torch.ones(3, dtype=torch.bool)),
     "no features": lambda t: t.pop("x"),
-    "a tensor nobody asked for": lambda t: t.update(__class__=torch.ones(2)),
+    "an unexpected tensor": lambda t: t.update(__class__=torch.ones(2)),
     "ids that are no list": _ids(b'{"a": 1}'),
     "ids of fewer nodes": _ids(b"[1, 2]"),
     "ids that are lists": _ids(json.dumps([[k] for k in range(40)]).encode()),
@@ -189,8 +189,8 @@ for _name, _change in {
     ),
     "a negative width": _setting("hidden_channels", -1),
     "a setting that is a list": _setting("reaction", ["bs"]),
-    "a setting that there is not": _setting("__class__", 1),
-    "a reaction that there is not": _setting("reaction", "os.system"),
+    "an unknown setting": _setting("__class__", 1),
+    "an unknown reaction": _setting("reaction", "os.system"),
     "a time that is text": _setting("time", "long"),
     "10^15 nodes": lambda v: v.update(num_nodes=10**15, model="linkx"),
     "nodes that are text": lambda v: v.update(num_nodes="many"),
@@ -205,7 +205,7 @@ for _name, _change in {
     "parameters that there are not": lambda v: v["parameters"].update(__init__=1),
     "a column that is a number": lambda v: v["parameters"].update(id=3),
     "a list of encoders that is a number": lambda v: v.update(preprocessing=3),
-    "an encoder that there is not": _encoder(encoder="pickle"),
+    "an unknown encoder": _encoder(encoder="pickle"),
     "an encoder of another kind": _encoder(encoder="words"),
     "an encoder whose scale is text": _encoder(scale="abcd"),
     "an encoder whose scale is zero": lambda v: v["preprocessing"][0].update(

@@ -81,7 +81,7 @@ for _name, _change in {
     "a test accuracy of text": lambda v: v.update(test="0.9"),
     "a test accuracy of 9": lambda v: v.update(test=9.0),
     "a test accuracy of NaN": lambda v: v.update(test=float("nan")),
-    "a status that there is not": lambda v: v.update(status="splendid"),
+    "an unknown status": lambda v: v.update(status="splendid"),
     "a hyperparameter that is a list": lambda v: v["spec"]["hyper"].update(time=[1]),
     "a split of text": lambda v: v["spec"].update(split="0"),
     "a spec that is a list": lambda v: v.update(spec=[]),
@@ -89,7 +89,7 @@ for _name, _change in {
     "a training of text": lambda v: v["spec"].update(train="x"),
     "a history of text": lambda v: v.update(history="abc"),
     "a history of numbers": lambda v: v.update(history=[1, 2]),
-    "a key nobody knows": lambda v: v.update(__class__=1),
+    "an unknown key": lambda v: v.update(__class__=1),
     "seconds of text": lambda v: v.update(seconds="long"),
     "records of text": lambda v: v.update(records="x"),
     "a device that is a list": lambda v: v.update(device=[]),
@@ -111,8 +111,8 @@ def _unregistered(change: Callable[[dict[str, Any]], Any], folder: Path) -> None
 
 
 for _name, _change in {
-    "a model that there is not": lambda spec: spec.update(model="x"),
-    "a hyperparameter that there is not": lambda spec: spec["hyper"].update(x=1),
+    "an unknown model": lambda spec: spec.update(model="x"),
+    "an unknown hyperparameter": lambda spec: spec["hyper"].update(x=1),
 }.items():
     STORED.add(f"a stored run with {_name}", partial(_unregistered, _change))
 
@@ -217,7 +217,7 @@ for _name, _text in {
     "a rate of learning of text": "[csbm]\nlr = 'x'",
     "epochs of text": "[csbm]\nepochs = '9'",
     "options that are a number": "[csbm]\noptions = 3",
-    "an option that there is not": "[csbm]\noptions = { x = 1 }",
+    "an unknown option": "[csbm]\noptions = { x = 1 }",
     "values 100,000 levels deep": f"[csbm]\n{_DEEP}",
     "bytes that are no text": bytes(range(256)),
     "an unknown key": "[csbm]\n__class__ = 1",
@@ -234,7 +234,7 @@ for _name, _text in {
     "a choice of lists": "time = [[1.0], [2.0]]",
     "a choice of dates": "time = [1979-05-27, 1979-05-28]",
     "a fixed date": "time = [1.0, 2.0]\nsolver = 1979-05-27",
-    "a solver that there is not": "solver = ['euler', 'exec']",
+    "an unknown solver": "solver = ['euler', 'exec']",
     "values 100,000 levels deep": _DEEP,
     "an empty choice": "time = []",
     "a seed of text": "time = [1.0]\nepochs = 'x'",

@@ -32,12 +32,12 @@ def _npz_objects(folder: Path) -> None:
     read_table(folder / "t.npz")
 
 
-@TABLES.register("a pickle that calls itself NPZ")
+@TABLES.register("a pickle named as NPZ")
 def _npz_pickle(folder: Path) -> None:
     read_table(write(folder / "t.npz", pickled(folder)))
 
 
-@TABLES.register("an array without its archive that calls itself NPZ")
+@TABLES.register("an array without its archive named as NPZ")
 def _npz_npy(folder: Path) -> None:
     with (folder / "t.npz").open("wb") as file:
         np.save(file, np.arange(3))
@@ -257,13 +257,13 @@ def _csv_formula(folder: Path) -> None:
     assert read_table(path)["x"].values.tolist() == [formula, "+1"]  # unchanged text
 
 
-@TABLES.register("JSON lines of 20,000 nodes, each with a column of its own")
+@TABLES.register("JSON lines of 20,000 nodes, each with a separate column")
 def _json_columns(folder: Path) -> None:
     rows = (json.dumps({"id": k, f"c{k}": 1}) for k in range(20_000))
     read_table(write(folder / "t.jsonl", "\n".join(rows)))
 
 
-@TABLES.register("JSON lines of 10^5 nodes, every tenth with a column of its own")
+@TABLES.register("JSON lines of 10^5 nodes, every tenth with a separate column")
 def _json_sparse(folder: Path) -> None:
     rows = (json.dumps({"id": k, f"c{k // 10}": 1}) for k in range(10**5))
     read_table(write(folder / "t.jsonl", "\n".join(rows)))
@@ -308,7 +308,7 @@ def _graphml_quadratic(folder: Path) -> None:
     read_graph(_graphml(folder / "t.graphml", nodes, doctype, TEXT_KEY))
 
 
-@GRAPHS.register("a GraphML file that asks for another file")
+@GRAPHS.register("a GraphML file that refers to another file")
 def _graphml_external(folder: Path) -> None:
     secret = write(folder / "secret", "secret")
     doctype = f'<!DOCTYPE graphml [<!ENTITY l SYSTEM "{secret.as_uri()}">]>'
@@ -322,7 +322,7 @@ def _graphml_deep(folder: Path) -> None:
     read_graph(_graphml(folder / "t.graphml", nodes))
 
 
-@GRAPHS.register("a GraphML file of 20,000 nodes, each with a column of its own")
+@GRAPHS.register("a GraphML file of 20,000 nodes, each with a separate column")
 def _graphml_columns(folder: Path) -> None:
     many = range(20_000)
     keys = "".join(f'<key id="k{k}" for="node" attr.name="x{k}" attr.type="int"/>' for k in many)
@@ -336,7 +336,7 @@ def _gml_deep(folder: Path) -> None:
     read_graph(write(folder / "t.gml", text))
 
 
-@GRAPHS.register("a GML file of 20,000 nodes, each with a column of its own")
+@GRAPHS.register("a GML file of 20,000 nodes, each with a separate column")
 def _gml_columns(folder: Path) -> None:
     nodes = " ".join(f"node [ id {k} x{k} 1 ]" for k in range(20_000))
     read_graph(write(folder / "t.gml", f"graph [ {nodes} ]"))
