@@ -108,7 +108,7 @@ class Attention(nn.Module):
         y = y.unflatten(-1, self.source.shape[1:])  # [N, heads, channels]
         source, target = ((y * own).sum(-1, keepdim=True) for own in (self.source, self.target))
         one = torch.ones_like(source)
-        # The sum of two numbers is the dot product of two pairs.
+        # t · y_i + s · y_j is the dot product of (t · y_i, 1) and (1, s · y_j).
         score = scores(adj.pattern, torch.cat([target, one], -1), torch.cat([one, source], -1))
         weight = self.dropout(
             shares(adj.pattern, leaky_relu(score, SLOPE), adj.weight, mean=False)
