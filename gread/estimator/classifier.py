@@ -448,7 +448,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             predicted: on the training graph, on another graph and for added nodes; tuned on
             validation nodes. None selects the most probable class.
         types_: Types of edges, the most frequent first.
-        cuts_: Times at which validation and test begin; dates as days since 0001-01-01.
+        cuts_: Times at which validation and test begin; dates as ordinals (1 is 0001-01-01).
         seen_: Graph used in training, without edges from the time of the test set.
         ids_, data_: Training graph: ids, features, edges, classes (−1 if unknown) and masks.
         preprocessing_: Fitted encoding of columns as features.

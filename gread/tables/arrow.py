@@ -33,7 +33,7 @@ def main(path: str) -> None:
 
 
 def is_text(of: Any) -> bool:
-    """Whether an Arrow type is text."""
+    """Whether an Arrow type is text or binary."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     return any(is_kind(of) for is_kind in kinds)
 

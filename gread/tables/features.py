@@ -343,7 +343,7 @@ class Dates(Encoder):
 
     Attributes:
         way: Format of the dates, a name of `gread.tables.written.DATES`.
-        first: First training date, in days counted from 0001-01-01.
+        first: First training date, as an ordinal (1 is 0001-01-01).
         shift, scale: Of the years, and of the days since the first date, as in `Numbers`.
     """
 
@@ -390,7 +390,7 @@ class Dates(Encoder):
 
 
 def _calendar(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Year, month (1 to 12) and day of the week (0 is Monday) of days since 0001-01-01."""
+    """Year, month (1 to 12) and day of the week (0 is Monday) of ordinals (1 is 0001-01-01)."""
     different, place = np.unique(np.maximum(days, 1), return_inverse=True)
     dates = map(date.fromordinal, different.tolist())
     parts = np.array([(day.year, day.month, day.weekday()) for day in dates]).reshape(-1, 3)

@@ -224,8 +224,9 @@ class Times:
     """Times in a column.
 
     Attributes:
-        values: [N], numbers, or days since 0001-01-01; undefined where ``missing`` [N] is true.
-        dates: Whether the values are days.
+        values: [N], numbers, or ordinals of dates (1 is 0001-01-01); undefined where ``missing``
+            [N] is true.
+        dates: Whether the values are ordinals of dates.
     """
 
     values: NDArray[np.float64]

@@ -77,7 +77,7 @@ def date_format(column: Column) -> str:
 
 
 def as_days(column: Column, way: str) -> NDArray[np.int64]:
-    """Days since 0001-01-01 of texts in a format of `DATES`; 0 for missing values."""
+    """Ordinals of dates (1 is 0001-01-01) in a format of `DATES`; 0 for missing values."""
     days = np.zeros(len(column), dtype=np.int64)
     known: dict[Any, int] = {}
     for row in np.flatnonzero(~column.missing):
@@ -99,7 +99,7 @@ def _texts(column: Column, missing: frozenset[str]) -> Sequence[str]:
 
 
 def _day(way: str, text: str) -> int:
-    """Days since 0001-01-01, or 0 if the text is not a date."""
+    """Ordinal of a date (1 is 0001-01-01), or 0 if the text is not a date."""
     found = DATES[way].fullmatch(text)
     try:
         return date(*(int(found[part]) for part in "ymd")).toordinal() if found else 0
