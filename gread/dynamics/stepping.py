@@ -383,9 +383,8 @@ class _Back:
                 before.append(states[-1])
             for step in reversed(part):
                 w.members = plan.active_members(step)
-                if (
-                    w.members > plan.active_members(step + 1) > 0
-                ):  # members that ended at this step join
+                # Members that ended at this step join.
+                if w.members > plan.active_members(step + 1) > 0:
                     grad = w.join(grad, 0)
                 grad = self.step(step, before.pop(), grad)
         w.store(grad, 0)

@@ -268,7 +268,7 @@ class _Shares(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (found,) = ctx.saved_tensors
-        grad = grad / found.size(-1) if ctx.mean else grad.contiguous()
+        grad = grad / found.size(-1) if ctx.mean else grad
         return None, backend_for(found).attend_back(ctx.rows, found, grad), None, None
 
 

@@ -339,7 +339,7 @@ RULES: dict[type[nn.Module], Callable[[Sequence[Any]], nn.Module]] = {
     Queries: part_by_part,
     OriginalAdjacency: OriginalAdjacencies,
     SoftAdjacency: SoftAdjacencies,
-    ExplainedEdges: lambda doors: doors[0],  # has no parameters
+    ExplainedEdges: lambda members: members[0],  # has no parameters
 }
 """Stacking rules of modules without `stacked`, from PyTorch and `gread.graph`."""
 

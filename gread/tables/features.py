@@ -218,8 +218,8 @@ class _Moments:
         rows: Number of non-missing rows.
         nonzeros: Number of non-zeros in total.
         largest: Largest absolute value, 1 if all are zero.
-        mean, deviation: Of the numbers divided by ``largest``, so that squares are finite; a zero
-            deviation is replaced by 1.
+        mean, deviation: Mean and standard deviation of the numbers divided by ``largest``, so that
+            squares are finite; a zero deviation is replaced by 1.
         mean_nonzero: Mean absolute value of all non-zeros, 0 if there are none.
         are_counts: Whether most numbers are zero and none is negative.
         whole: Whether all numbers are whole.
@@ -344,7 +344,8 @@ class Dates(Encoder):
     Attributes:
         way: Format of the dates, a name of `gread.tables.written.DATES`.
         first: First training date, as an ordinal (1 is 0001-01-01).
-        shift, scale: Of the years, and of the days since the first date, as in `Numbers`.
+        shift, scale: Shift and scale of the years, and of the days since the first date, as in
+            `Numbers`.
     """
 
     way: str

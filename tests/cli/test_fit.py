@@ -445,7 +445,12 @@ BAD = {
     ),
     "a missing column": (None, None, ("--features", "x0,x7"), "n.csv has no column 'x7'"),
     "no label column": (changed(), None, ("--label", "tpic"), "did you mean 'topic'?"),
-    "one class": (lambda n: n | {"topic": ["a"] * 80}, None, (), "or more, got only 'a'"),
+    "one class": (
+        lambda n: n | {"topic": ["a"] * 80},
+        None,
+        (),
+        "two classes or more, got only 'a'",
+    ),
     "no label": (lambda n: n | {"topic": [""] * 80}, None, (), "must name the class of some nodes"),
     "few labels": (
         lambda n: n | {"topic": ["a", "b"] + [""] * 78},

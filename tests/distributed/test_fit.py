@@ -219,7 +219,9 @@ def test_training_resumed_from_a_checkpoint_matches_uninterrupted_training(shard
     ]
     assert len(stopped) == 4
     assert rest == through
-    with pytest.raises(InputError, match=r"is of a training over 2 processes, got 1: start 2 processes, or"):
+    with pytest.raises(
+        InputError, match=r"is of a training over 2 processes, got 1: start 2 processes, or"
+    ):
         fit_shard(
             work.build(6, 3),
             read_shard(shards / "1"),
