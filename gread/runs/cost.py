@@ -51,7 +51,8 @@ def _products(spec: RunSpec) -> int:
         method = SOLVERS.get(str(hyper.get("solver")))
         stages = method.stages if isinstance(method, Tableau) else 20
         return 2 * stages * math.ceil(float(hyper["time"]) / float(hyper["step_size"]))  # type: ignore[arg-type]
-    return 2 * int(hyper.get("num_layers", 2))  # type: ignore[arg-type]
+    layers = hyper.get("num_steps", hyper.get("num_layers", 2))
+    return 2 * int(layers)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
