@@ -1,4 +1,4 @@
-"""Laws as functions; parametrized tests apply them to all registered entries."""
+"""Properties of reactions as functions, and helpers of several tests."""
 
 from collections.abc import Callable
 

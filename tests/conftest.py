@@ -1,4 +1,4 @@
-"""Shared settings and fixtures: one thread, a fixed seed, and small graphs."""
+"""Shared settings, plugins and fixtures of pytest."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import matplotlib
 
-import gread  # isort: skip  # before PyG, whose other import takes three seconds more
+import gread  # isort: skip  # before PyG, whose import it makes three seconds faster
 
 import pytest
 import torch
@@ -36,15 +36,16 @@ def pytest_xdist_auto_num_workers(config):
 
 
 SLOW = Path(__file__).with_name("slow.txt").read_text().split()
-"""Slow examples, and slow cases of otherwise fast tests, by the start of their name."""
+"""Slow doctests, tests and cases of otherwise fast tests, by the start of their node id."""
 
 LONG = ("tests/runs/test_ray.py", "tests/test_wheel.py", "tests/test_docs.py")
-"""Files with tests of up to a minute; the first two share a cluster and an environment."""
+"""Files with tests of up to a minute. Tests of the first share a cluster, those of the second an
+environment."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before marked tests are deselected
 def pytest_collection_modifyitems(items):
-    """Run long and slow tests first, to balance the workers at the end."""
+    """Mark the tests in `SLOW`, and run slow and long tests first, to balance the workers."""
     for item in items:
         if item.nodeid.startswith(tuple(SLOW)):
             item.add_marker("slow")
@@ -83,7 +84,7 @@ class NothingIsLeft:
     def __init__(self, config):
         self.folder = tempfile.mkdtemp(prefix="gread")  # short, because socket paths have a limit
         self.left = []
-        os.chmod(self.folder, 0o711)  # contains the database of another user
+        os.chmod(self.folder, 0o711)  # the database in it belongs to another user
         fonts = matplotlib.get_cachedir()  # listing fonts takes seconds
         os.environ |= {"TMPDIR": self.folder, "XDG_CACHE_HOME": f"{self.folder}/cache"}
         os.environ |= {"XDG_CONFIG_HOME": f"{self.folder}/config", "MPLCONFIGDIR": fonts}
@@ -190,8 +191,8 @@ def browser():
     if chromium is None:
         pytest.skip("there is no Chromium: Debian's package is called chromium")
     with playwright.sync_playwright() as driver:
-        # Without a sandbox, which root and many containers lack; the page is trusted. No page uses
-        # WebGL, which a processor would emulate.
+        # Root and many containers lack a sandbox, and the pages are trusted. No page uses WebGL,
+        # which would be emulated on the CPU.
         without = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
         started = driver.chromium.launch(executable_path=chromium, args=without)
         yield started
@@ -201,8 +202,8 @@ def browser():
 class Tabs:
     """Tabs that tests use one after the other.
 
-    A new one takes a second of processor time. Every page is loaded again, and the
-    storage of the browser is empty.
+    A new one takes a second of CPU time. Every page is loaded again, and the storage of the browser
+    is empty.
 
     Attributes:
         troubles: Console messages, errors, and requests to other addresses than those opened.
@@ -214,7 +215,7 @@ class Tabs:
         self.addresses, self.troubles = {"about:blank", "data:"}, []
 
     def open(self, address, link="", *, size, has_touch=False, color_scheme="light", offline=False):
-        """Tab with a page, which is ``size`` pixels wide and high."""
+        """Open a page in a tab; ``size`` is its width and height in pixels."""
         self.addresses.add(address)
         tab = self.unused[has_touch].pop() if self.unused[has_touch] else self._new(has_touch)
         self.used.append((has_touch, tab))
@@ -283,7 +284,7 @@ def free_port() -> int:
 
 
 def not_root() -> dict:
-    """User for PostgreSQL, which does not run as root; None if this user is not root."""
+    """Options of `subprocess` that select a user for PostgreSQL, which does not run as root."""
     if os.getuid() != 0:
         return {}
     import pwd  # not available on Windows

@@ -1,4 +1,4 @@
-"""Python processes that start by a fork of a prepared server."""
+"""Python processes that are forked from a server with preloaded modules, if possible."""
 
 import os
 import runpy
@@ -15,7 +15,7 @@ from pathlib import Path
 from gread.base.processes import start_method
 
 FRESH = start_method("gread.runs.run")
-"""Start method of the server from which all processes of a worker are forked."""
+"""Multiprocessing context: a fork server, or spawned processes with a GPU and outside Linux."""
 
 IMPORTED = (
     *("gread.cli", "gread.runs.run", "gread.search.search", "gread.experiments.reproduce"),
@@ -27,7 +27,7 @@ IMPORTED = (
 
 
 def start_server() -> None:
-    """Start the server, unless it runs; otherwise the package starts one that has imported less."""
+    """Start the server unless it runs; the package would start one with fewer preloaded modules."""
     FRESH.set_forkserver_preload([name for name in IMPORTED if find_spec(name) is not None])
     forkserver.ensure_running()
 
@@ -74,7 +74,7 @@ class Forked:
         os.kill(self.pid, number)
 
     def end(self, timeout: float = 300) -> Outcome:
-        """Exit code and output."""
+        """Wait for the end; return exit code and output."""
         self._process.join(timeout)
         if self.poll() is None:
             self._process.kill()

@@ -119,5 +119,5 @@ def test_examples_run(example, tmp_path):
 
 @pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=lambda path: path.stem)
 def test_links_between_pages_have_existing_targets(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target

@@ -1,4 +1,4 @@
-"""Files of the project that describe each other agree."""
+"""Metadata, documentation, workflows and versions of the project agree."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The site builds without warnings, needs no other host, and is accessible."""
+"""The site builds without warnings, loads nothing from other hosts, and is accessible."""
 
 import os
 import re

@@ -18,7 +18,7 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 LONGEST = 30
-"""Words of a sentence outside code and parentheses; the aim is 25."""
+"""Largest number of words of a sentence, outside code and parentheses; the aim is 25."""
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FOLDERS = [ROOT / name for name in ("gread", "studies", "tests", "examples")]
@@ -40,7 +40,7 @@ def prose(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Sentences of Markdown, without headings, tables and parentheses."""
+    """Sentences of Markdown, without headings, indented lines, tables and parentheses."""
     lines = re.sub(r"^(?: {4}|#|\s*\|).*$", "", prose(text), flags=re.MULTILINE)
     for block in re.split(r"\n\s*(?:\n|[-*] |\d+\. )", lines):
         whole = re.sub(r"\([^()]*\)", "", " ".join(block.split()))

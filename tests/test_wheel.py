@@ -1,4 +1,4 @@
-"""The wheel outside the checkout, with only its required packages."""
+"""The wheel works outside the checkout, with only the packages that it and one extra require."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def required(name, extra=""):
 
 @pytest.fixture(scope="module")
 def gread(dist, tmp_path_factory):
-    """Run the installed command in an empty folder."""
+    """Function that runs the command of the wheel in a temporary folder, and returns its output."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place)
     (wheel,) = dist.glob("*.whl")
@@ -214,7 +214,7 @@ def test_search_command_completes_its_trials(gread):
 
 
 def test_doctor_command_reports_the_installed_torch(gread):
-    """Run the installed console script."""
+    """Other tests call the function of the console script; this one runs the script."""
     command = [gread.python.with_name("gread"), "doctor", "--json"]
     done = subprocess.run(command, cwd=gread.folder, env=gread.environment, capture_output=True)
     rows = {row["subject"]: row for row in json.loads(done.stdout)}

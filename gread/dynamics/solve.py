@@ -63,17 +63,6 @@ class ReactionDiffusion:
         return terms_of(self.reaction)
 
     @property
-    def commutes(self) -> bool:
-        """Whether H(0) M flows to H(T) M, for a matrix M of any width.
-
-        It does if f is linear and all channels share α and β.
-        """
-        terms = self.terms
-        if terms is None or terms.square or terms.cube or self.local is not None:
-            return False
-        return all(c.numel() == 1 for c in (self.alpha, self.beta) if isinstance(c, Tensor))
-
-    @property
     def factors(self) -> tuple[Tensor, Tensor]:
         """α and β as tensors of the same shape, channels last."""
         known = [

@@ -85,12 +85,23 @@ def means_of(found: Mapping[K, Measured]) -> dict[K, float]:
     return {key: round(fmean(values), 2) for key, values in found.items() if values.whole}
 
 
+NO_MEMORY = "out of memory"
+"""First words of the message of a run that does not fit into memory."""
+
+
 def note_on_failed(results: Sequence[Result]) -> str:
-    """A sentence about runs without an accuracy, if there are any, to follow another."""
-    failed = sum(result.test is None for result in results)
-    if not failed:
-        return ""
-    return f" {failed} of {len(results)} runs diverged in their first epoch and are not counted."
+    """Sentences about runs without an accuracy, if there are any, to follow another."""
+    failed = [result for result in results if result.test is None]
+    too_large = sum(result.message.startswith(NO_MEMORY) for result in failed)
+    counts = {
+        "diverged in their first epoch": len(failed) - too_large,
+        f"ran {NO_MEMORY}": too_large,
+    }
+    return "".join(
+        f" {count} of {len(results)} runs {cause} and are not counted."
+        for cause, count in counts.items()
+        if count
+    )
 
 
 def note_on_fewer(found: Mapping[K, Measured]) -> str:

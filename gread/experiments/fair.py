@@ -14,6 +14,7 @@ from gread.experiments import accuracy
 from gread.experiments.accuracy import measured, note_on_places, summary
 from gread.experiments.artefact import ARTEFACTS, Artefact
 from gread.experiments.curves import (
+    NO_MEMORY,
     Measured,
     accuracies,
     means_of,
@@ -41,8 +42,6 @@ from gread.runs.spec import RunSpec
 FAIR = Comparison("fair")
 REFERENCE = "gread-bs"
 LEVEL = 0.05
-NO_MEMORY = "out of memory"
-"""First words of the message of a run that does not fit into memory; text of such a cell."""
 
 
 def specs() -> list[RunSpec]:

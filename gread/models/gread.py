@@ -169,6 +169,17 @@ class ReactionDiffusionConv(PartByPart):
         """The reaction as coefficients; None if it is not a polynomial of the known terms."""
         return terms_of(self.reaction)
 
+    @property
+    def commutes(self) -> bool:
+        """Whether H(0) M flows to H(T) M, for a matrix M of any width.
+
+        It does if f is linear and all channels share α and β.
+        """
+        terms = self.terms
+        if terms is None or terms.square or terms.cube or self.local is not None:
+            return False
+        return all(c.parameter is None or c.parameter.numel() == 1 for c in (self.alpha, self.beta))
+
     @classmethod
     def stacked(cls, members: Sequence[ReactionDiffusionConv]) -> nn.Module:
         """Stack several members, each with its own α and β."""
@@ -306,13 +317,7 @@ class GREAD(ContinuousGNN, Pretrained):
         if type(self) is not GREAD or self.training or torch.is_grad_enabled() or not fast():
             return None
         layer, output = self.layer, output_map(self.decoder)
-        if output is None or output.linear.out_features >= layer.channels:
-            return None
-        shared = all(
-            c.parameter is None or c.parameter.numel() == 1 for c in (layer.alpha, layer.beta)
-        )
-        terms = layer.terms
-        if terms is None or terms.square or terms.cube or layer.local is not None or not shared:
+        if output is None or output.linear.out_features >= layer.channels or not layer.commutes:
             return None
         hooks = any(m._forward_hooks or m._forward_pre_hooks for m in self.modules())
         if (

@@ -280,7 +280,7 @@ def selection(
     points: NDArray[np.float64] = np.array(list(accuracies.values()))
     chosen = np.array(accuracies[selected])
     validation, test = points.T if higher_is_better else -points.T
-    lucky = points[int(test.argmax())]
+    best_by_test = points[int(test.argmax())]
     order = validation.argsort()[::-1]
     top = points[order[: max(10, len(points) // 10)]]
     figure = Figure(figsize=(10.4, 4.9), layout="constrained")
@@ -290,14 +290,14 @@ def selection(
         axis.set_title(f"{of}: {len(shown)}{_correlation(shown)}", fontsize=11, loc="left")
         axis.set_xlabel(f"mean validation {what}")
         axis.grid(alpha=0.2)
-        for point, mark in ((lucky, _RING), (chosen, _DISC)):
+        for point, mark in ((best_by_test, _RING), (chosen, _DISC)):
             if (shown == point).all(axis=1).any():
                 axis.scatter(*point, zorder=3, **mark)
             axis.axhline(point[1], color=mark["edgecolor"], linewidth=1, linestyle="--", zorder=0)
     panels[0].set_ylabel(f"mean test {what}")
     marks = {
         f"selected by validation: test {chosen[1]:.2f}": _DISC,
-        f"best by test (for reference, not a valid selection): {lucky[1]:.2f}": _RING,
+        f"best by test (for reference, not a valid selection): {best_by_test[1]:.2f}": _RING,
     }
     handles = [panels[0].scatter([], [], label=text, **mark) for text, mark in marks.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)

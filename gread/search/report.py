@@ -93,7 +93,8 @@ class Report:
         if selected.number in self.tests:
             facts.append(f"test {objective.name} {objective.summary(self.tests[selected.number])}")
         if len(self.seen) > 1:
-            facts.append(f"test accuracies were seen after {', '.join(map(str, self.seen))} trials")
+            counts = ", ".join(map(str, self.seen))
+            facts.append(f"test {objective.name} was seen after {counts} trials")
         facts.append(f"gread {__version__}, {datetime.now(timezone.utc):%Y-%m-%d}")
         return preset_table(plan.dataset, facts, selected.settings, plan.options)
 

@@ -104,11 +104,11 @@ def search(
             for a random search and 64 for a sampler that learns from earlier trials.
         executor: Executor of the runs, as in `gread.runs.launch`.
         devices: Devices of the runs, used in turn.
+        workers: Number of processes; by default 1, on a GPU up to 8, because preparing small
+            populations takes longer than training them.
         root: Data root.
         deterministic: As in `gread.runs.run`.
         imports: Modules that every process imports first.
-        workers: Number of processes; by default 1, on a GPU up to 8, because preparing small
-            populations takes longer than training them.
         on_progress: Function that is called after every run and every trial.
 
     Returns:

@@ -94,7 +94,7 @@ class DirectModel:
         self.terms, self.integration = f.terms, self.layer.integration
         self.like = f.source
         classes, channels = self.output.linear.weight.shape
-        self.maps_first = classes < channels and f.commutes
+        self.maps_first = classes < channels and self.layer.commutes
         self.y, self.target = y, y.masked_fill(~masks[0], -1)
         self.weight = masks.to(self.like.dtype)
         train, val, test = self.weight.sum(1).tolist()

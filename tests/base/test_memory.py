@@ -53,7 +53,8 @@ def test_parent_group_limits_apply_in_cgroup_v1(group):
 
 
 def test_unlimited_or_unreadable_group_has_infinite_free_memory(group):
-    assert group("0::/", {"memory.max": "max\n"}) == float("inf")
+    used = {"memory.current": f"{GB}\n", "memory.stat": "inactive_file 0\n"}
+    assert group("0::/", {"memory.max": "max\n", **used}) == float("inf")
     assert group("0::/elsewhere", {}) == float("inf")
     assert group("nonsense", {}) == float("inf")
 

@@ -33,7 +33,7 @@ def test_commit_is_the_checkout_head_and_marks_changed_files(tmp_path):
     file.write_text("")
     assert commit(package) == ""  # not a checkout
     git("init", "-q")
-    assert commit(package) == ""  # the checkout does not contain the package
+    assert commit(package) == ""  # the package is not tracked
     git("add", ".")
     git("commit", "-qm", "first")
     assert commit(package) == git("rev-parse", "--short=12", "HEAD")

@@ -1,6 +1,6 @@
-"""The benchmark: the naive model gives the same numbers, and every section runs.
+"""The naive model equals GREAD, and every section of the benchmark runs.
 
-Times are not tested.
+The speed is not tested.
 """
 
 import json
@@ -33,7 +33,7 @@ def copied(model: nn.Module, **hyper) -> nn.Module:
 
 
 def shaped(theirs: torch.Tensor, mine: torch.Tensor) -> torch.Tensor:
-    """Weights in the given shape; a matrix may be stored as its transpose."""
+    """Return ``theirs`` in the shape of ``mine``; a matrix may be stored as its transpose."""
     found = theirs if theirs.shape == mine.shape else theirs.t()
     assert found.shape == mine.shape
     return found
@@ -104,8 +104,8 @@ def test_tensors_saved_by_autograd_are_counted_once():
 
     class Squares(nn.Module):
         def forward(self, x, edge_index):
-            y = x.exp()  # stores its result for backward
-            return y * y + y.square()  # also stored
+            y = x.exp()  # stores y for the backward pass
+            return y * y + y.square()  # both terms store y again
 
     data.x.requires_grad_()
     assert states_held(Squares(), data, 4) == 1
@@ -122,7 +122,7 @@ def test_a_training_step_is_timed_without_an_evaluation():
             return super().forward(x)
 
     assert step_seconds(Slow(4, 2), data, steps=3) >= 0.002
-    assert calls == [True] * 5  # two more at first, which compile kernels
+    assert calls == [True] * 5  # two warm-up steps and three measured ones
 
 
 @pytest.mark.parametrize("name", BENCHES)
@@ -170,7 +170,7 @@ def test_bench_command_prints_tables_and_writes_files(tmp_path):
 def test_bench_command_prints_json_and_lists_its_sections():
     shown = CliRunner().invoke(app, ["bench", "shares", "--quick", "--device", "cpu", "--json"])
     assert json.loads(shown.stdout)["sections"]["shares"]["rows"][0]["step ms"] > 0
-    told = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "300"}).output
-    assert all(name in told for name in BENCHES)
+    shown_help = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "300"}).output
+    assert all(name in shown_help for name in BENCHES)
     wrong = CliRunner().invoke(app, ["bench", "headlin"])
     assert "did you mean 'headline'" in str(wrong.exception)

@@ -1,6 +1,6 @@
 """A generated graph in the raw format of every benchmark.
 
-Most benchmarks have no licence that permits redistribution.
+Many benchmarks have no licence that permits redistribution.
 """
 
 import hashlib

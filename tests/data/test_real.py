@@ -115,7 +115,7 @@ def test_citeseers_splits_4_and_5_cover_the_largest_component(real_root):
     assert covered == [2120 if split in (4, 5) else 3327 for split in range(10)]
 
 
-def test_both_cornell_versions_share_degrees_but_not_labels(real_root):
+def test_cornell_has_the_labels_of_texas_and_the_degrees_of_cornell_fixed(real_root):
     old, texas, fixed = (
         gread.load(name, root=real_root) for name in ("cornell", "texas", "cornell-fixed")
     )

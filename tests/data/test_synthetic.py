@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -70,13 +71,22 @@ def test_edge_probability_one_gives_every_pair_once(n, start):
     }
     assert pairs.shape[1] == n * (n - 1) // 2
     between = _edges_between(default_rng(0), start, start + n, 50, 53, 1.0)
+    assert between.shape[1] == 3 * n
     assert {tuple(pair) for pair in between.T} == {
         (start + i, j) for i in range(n) for j in (50, 51, 52)
     }
 
 
-def test_large_pair_indices_are_unranked_exactly():
-    n = 3_000_000  # 4.5e12 pairs: a float square root alone is not exact
+def test_large_pair_indices_are_unranked_exactly(monkeypatch):
+    j = 10**9 + np.arange(1000)  # so large that the rounded square root is wrong for (j − 1, j)
+    chosen = np.concatenate([j * (j - 1) // 2, j * (j + 1) // 2 - 1])  # (0, j), then (j − 1, j)
+    monkeypatch.setattr("gread.data.synthetic._chosen", lambda *_: chosen)
+    pairs = _edges_within(default_rng(0), 0, 2 * 10**9, 1.0)
+    assert np.array_equal(pairs, np.concatenate([[0 * j, j], [j - 1, j]], axis=1))
+
+
+def test_pairs_of_many_nodes_are_ordered_and_in_range():
+    n = 3_000_000  # 4.5e12 possible pairs
     i, j = _edges_within(default_rng(0), 0, n, 1e-7)
     assert (i >= 0).all()
     assert (i < j).all()
@@ -84,7 +94,7 @@ def test_large_pair_indices_are_unranked_exactly():
 
 
 @pytest.mark.parametrize("p", [0.001, 0.3, 1.0])
-def test_each_number_is_chosen_with_probability_p(p):
+def test_number_of_chosen_elements_is_p_times_the_total(p):
     counts = sum(len(_chosen(default_rng(seed), 1000, p)) for seed in range(200))
     assert counts == pytest.approx(200_000 * p, abs=5 * (200_000 * p * (1 - p)) ** 0.5)
 

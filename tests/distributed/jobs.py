@@ -55,7 +55,7 @@ def build_steps(features: int, classes: int, model: str, **hyper: Any) -> torch.
 def fit_steps(
     folder: Path, hypers: list[dict[str, Any]], epochs: int
 ) -> list[tuple[list[float], dict[str, torch.Tensor]]]:
-    """Losses and final states of trainings in float64, for each setting."""
+    """Losses and best parameters of trainings in float64, for each setting."""
     shard = read_shard(folder)
     shard = replace(shard, x=shard.x.double())
     found = []
@@ -121,7 +121,7 @@ def logits_and_gradients(
 
 
 def read_all(folders: list[Path]) -> list[str]:
-    """Error of each of several folders."""
+    """Error message of each folder; empty if it can be read."""
     said = []
     for folder in folders:
         try:
@@ -142,7 +142,7 @@ def traffic(folder: Path, hyper: dict[str, Any], epochs: int) -> tuple[int, int,
     return found.halo, sum(shard.border.send_counts), found.sent, found.exchanges
 
 
-def blow_up(folder: Path, solver: str) -> None:
+def overflow(folder: Path, solver: str) -> None:
     shard = read_shard(folder)
     x = shard.x if rank() else 1e6 * shard.x
     hyper = {"reaction": "ac", "time": 9.0, "solver": solver}
@@ -157,13 +157,13 @@ def fit(folder: Path, checkpoint: Path, epochs: int, on_epoch: Any = None) -> li
     return [epoch.loss for epoch in found.fit.history]
 
 
-def stop_and_go(folder: Path, out: Path) -> tuple[list[float], list[float], list[float]]:
+def train_and_resume(folder: Path, out: Path) -> tuple[list[float], list[float], list[float]]:
     """Train six epochs at once, and four epochs followed by the rest."""
     through = fit(folder, out / "through", 6)
     return through, fit(folder, out / "checkpoint", 4), fit(folder, out / "checkpoint", 6)
 
 
-def die_once(folder: Path, out: Path, times: int) -> list[float]:
+def kill_itself(folder: Path, out: Path, times: int) -> list[float]:
     """Train; process 1 kills itself in the fifth epoch, a given number of times."""
 
     def on_epoch(epoch: Any) -> None:
@@ -183,15 +183,15 @@ def fail(out: Path) -> None:
         raise LookupError
 
 
-def be_silent(folder: Path) -> None:
+def stop_answering(folder: Path) -> None:
     read_shard(folder)
     if rank() == 1:
         time.sleep(600)
     torch.distributed.all_reduce(torch.ones(1))
 
 
-def unwatched(folder: Path, out: Path, number: int, where: str) -> None:
-    """Run one of two processes without a launcher; write its last message to a file."""
+def train_without_launcher(folder: Path, out: Path, number: int, where: str) -> None:
+    """Run one of two processes without a launcher; write its connection error to a file."""
     try:
         with process_group("cpu", seconds=20, where=where, rank=number, processes=2):
             fit(folder, out / "checkpoint", 10**6, lambda _: (out / "began").touch())

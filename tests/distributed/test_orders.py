@@ -18,7 +18,7 @@ def mesh(width=30):
 
 
 def cut_edges(edges, order, sizes):
-    """Edges between shards."""
+    """Number of edges between shards."""
     place = np.empty(sum(sizes), dtype=np.int64)
     place[np.arange(len(place)) if order is None else order] = np.arange(len(place))
     owner = np.repeat(np.arange(len(sizes)), sizes)[place]

@@ -1,4 +1,4 @@
-"""Shards on disk together hold the graph; invalid shards raise a one-line error."""
+"""The union of the shards on disk equals the graph; invalid shards raise an `InputError`."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ import torch
 
 import gread
 from gread.base.errors import InputError
+from gread.data.splits import MASKS
 from gread.distributed.launch import run_processes
 from gread.distributed.parquet import shard_parquet
 from gread.distributed.shards import read_shard, read_sizes, shard
@@ -52,12 +53,12 @@ def test_union_of_shards_equals_the_graph(data, tmp_path, partition, shards):
     assert edges == sorted(zip(*data.edge_index.tolist(), weights, strict=True))
     assert np.array_equal(x, data.x.numpy())
     assert np.array_equal(y, data.y.numpy())
-    assert np.array_equal(masks[1], data.val_mask.numpy())
+    assert np.array_equal(masks, np.stack([data[name].numpy() for name in MASKS]))
     assert (sizes.nodes, sizes.edges, sizes.classes) == (50, data.edge_index.size(1), 3)
 
 
 def write_parquet(data, folder):
-    """Write a file with each edge once, five reversed duplicates, and a self loop."""
+    """Write the nodes, and each edge once with five reversed duplicates and a self loop."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

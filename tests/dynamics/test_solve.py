@@ -7,7 +7,6 @@ import gread
 from gread import REACTIONS, SOLVERS
 from gread.dynamics import solve, stepping
 from gread.dynamics.integrate import integrate
-from gread.dynamics.reactions import State
 from gread.dynamics.tableau import Tableau
 from gread.graph.operator import Adjacency
 from gread.models.layers import ALPHAS, BETAS
@@ -44,7 +43,7 @@ def outcome(made, graph):
 
 
 def both_ways(graph, monkeypatch, **settings):
-    """Outcomes of the fast and the plain path, and the flows that were used."""
+    """Outcomes of the fast and the plain path, and the flow that was used."""
     taken = []
     for flow in ("polynomial_flow", "stepped_flow"):
         original = getattr(solve, flow)
@@ -68,20 +67,10 @@ def assert_same(fast, plain, tolerance):
         torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_terms_equal_the_reaction_function(name, graph):
-    adj = gread.OriginalAdjacency()(torch.zeros(60, 3, dtype=torch.float64), graph.edge_index)
-    h, h0 = torch.randn(2, 60, 3, dtype=torch.float64)
-    lh = adj.laplacian(h)
-    p0, p1, p2, p3, q, s = REACTIONS[name].terms
-    expected = p0 * h0 + p1 * h + p2 * h**2 + p3 * h**3 + q * lh + s * (adj @ lh)
-    torch.testing.assert_close(REACTIONS[name](State(h, h0, lh, adj)), expected)
-
-
 @pytest.mark.parametrize("solver", TABLES)
 @pytest.mark.parametrize("reaction", [*KNOWN, None])
 @pytest.mark.parametrize("adjacency", ["soft", "original"])
-def test_steps_in_few_passes_equal_plain_steps(graph, monkeypatch, reaction, solver, adjacency):
+def test_stepped_flow_equals_plain_steps(graph, monkeypatch, reaction, solver, adjacency):
     monkeypatch.setattr(solve, "polynomial_series", lambda *_: None)
     settings = {"reaction": reaction, "solver": solver, "adjacency": adjacency}
     fast, plain, taken = both_ways(graph, monkeypatch, **settings, time=1.3, step_size=0.5)
@@ -147,7 +136,7 @@ def test_stored_stages_reduce_the_number_of_products(graph, monkeypatch):
 
 
 def states_kept(graph, steps):
-    """Number of states [N, d] that the backward pass of Euler steps stores."""
+    """Number of states [N, d] besides H(0) that Euler steps store for the backward pass."""
     made = layer(
         torch.float32, reaction="f", time=float(steps), solver="euler", adjacency="original"
     )
@@ -165,14 +154,14 @@ def states_kept(graph, steps):
 
 
 def test_number_of_states_stored_for_the_backward_pass(graph):
-    assert [states_kept(graph, steps) for steps in (1, 2, 9)] == [0, 1, 8]  # the first is H(0)
+    assert [states_kept(graph, steps) for steps in (1, 2, 9)] == [0, 1, 8]  # H(0) is not counted
     assert states_kept(graph, 100) == 9
 
 
 @pytest.mark.parametrize("solver", TABLES)
 @pytest.mark.parametrize("reaction", [*LINEAR, None])
 @pytest.mark.parametrize(("alpha", "beta"), [("scalar", "scalar"), ("vector", "vector")])
-def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, alpha, beta):
+def test_polynomial_flow_equals_plain_steps(graph, monkeypatch, reaction, solver, alpha, beta):
     settings = {"reaction": reaction, "solver": solver, "alpha": alpha, "beta": beta}
     fast, plain, taken = both_ways(
         graph, monkeypatch, adjacency="original", time=3.2, step_size=0.1, **settings
@@ -182,8 +171,9 @@ def test_the_polynomial_equals_the_steps(graph, monkeypatch, reaction, solver, a
 
 
 @pytest.mark.parametrize("reaction", ["fb", "fb*"])
-def test_the_polynomial_has_the_gradients_of_terms_that_vanish(graph, reaction):
+def test_polynomial_flow_has_the_gradients_of_terms_that_cancel(graph, monkeypatch, reaction):
     """With α = β the terms of FB cancel, but their gradients do not vanish."""
+    monkeypatch.setattr(solve, "stepped_flow", pytest.fail)
     made = gread.ReactionDiffusionConv(
         5, reaction=reaction, adjacency="original", beta="scalar", time=3.0
     ).double()
@@ -194,32 +184,32 @@ def test_the_polynomial_has_the_gradients_of_terms_that_vanish(graph, reaction):
 
 
 @pytest.mark.parametrize("reaction", [*LINEAR, None])
-def test_the_polynomial_in_float32(graph, monkeypatch, reaction):
+def test_polynomial_flow_equals_plain_steps_in_float32(graph, monkeypatch, reaction):
     settings = {"reaction": reaction, "adjacency": "original", "time": 3.2, "step_size": 0.1}
     fast, plain, taken = both_ways(graph, monkeypatch, dtype=torch.float32, **settings)
     assert taken == "polynomial_flow"
     assert_same(fast, plain, 2e-5)
 
 
-class OneANode(torch.nn.Module):
+class OnePerNode(torch.nn.Module):
     def forward(self):
         return torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
 
 
-def test_a_coefficient_for_every_node_takes_plain_steps(graph):
+def test_a_coefficient_per_node_takes_plain_steps(graph):
     made = layer()
-    made.beta = OneANode()
+    made.beta = OnePerNode()
     h0 = torch.randn(60, 5, dtype=torch.float64)
     with gread.plain_only():
         plain = made(h0, graph.edge_index)
     torch.testing.assert_close(made(h0, graph.edge_index), plain)
 
 
-def test_polynomial_flow_is_used_only_if_it_saves_products(graph, monkeypatch):
+def test_polynomial_flow_is_used_only_if_it_applies_and_saves_products(graph, monkeypatch):
     settings = {"adjacency": "original", "solver": "euler", "time": 3.0}
     assert both_ways(graph, monkeypatch, **settings, step_size=1.0)[2] == "stepped_flow"
-    directed = {"adjacency": "original", "normalization": "row", "time": 3.0, "step_size": 0.1}
-    assert both_ways(graph, monkeypatch, **directed)[2] == "stepped_flow"
+    asymmetric = {"adjacency": "original", "normalization": "row", "time": 3.0, "step_size": 0.1}
+    assert both_ways(graph, monkeypatch, **asymmetric)[2] == "stepped_flow"
     detached = {"reaction": "st", "detach_source": True, "time": 3.0, "step_size": 0.1}
     fast, plain, taken = both_ways(graph, monkeypatch, adjacency="original", **detached)
     assert taken == "stepped_flow"
@@ -265,11 +255,11 @@ def test_training_is_the_same_with_and_without_compiled_kernels(monkeypatch):
     """Includes dropout, whose mask is a hash and the same on every backend."""
     data = gread.load("csbm", num_nodes=60)
     results = []
-    for module in (gread.kernels.reference, None):
-        if module is not None:
-            monkeypatch.setattr("gread.kernels.backend.available", lambda device: ImportError())
-        else:
+    for compiled in (False, True):
+        if compiled:
             monkeypatch.undo()
+        else:
+            monkeypatch.setattr("gread.kernels.backend.available", lambda device: ImportError())
         torch.manual_seed(0)
         model = gread.GREAD(data.num_features, 8, 2, dropout=0.3)
         results.append(gread.fit(model, data, gread.TrainConfig(epochs=5)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gread.experiments.accuracy import DATASETS, GREAD, PAPER, specs, summary
-from gread.experiments.curves import accuracies, means_of
+from gread.experiments.curves import accuracies, means_of, note_on_failed
 from gread.experiments.protocol import PUBLISHED
 from gread.experiments.questions import ARTEFACTS
 from gread.report.statistics import standings
@@ -30,7 +30,7 @@ def of_gread_bs_on_texas(*tests):
     ]
 
 
-def test_the_mean_is_over_splits_and_seeds():
+def test_summary_is_mean_and_population_deviation_in_percent():
     assert summary(of_gread_bs_on_texas(0.8, 0.9))["GREAD-BS"]["texas"] == pytest.approx(
         (85.0, 5.0)
     )
@@ -46,6 +46,16 @@ def test_a_mean_over_fewer_runs_is_marked_and_not_compared():
     assert (
         "1 of 3 runs diverged in their first epoch and are not counted. A mean over fewer"
         in table.note
+    )
+
+
+def test_note_on_failed_runs_states_the_cause():
+    spec = of_gread_bs_on_texas(0.9)[0].spec
+    messages = "the loss is not finite", "out of memory: 60 GiB", "out of memory: 9 GiB"
+    results = [Result(spec, "failed", message=message) for message in messages]
+    assert note_on_failed([*results, Result(spec, "ok", test=0.9)]) == (
+        " 1 of 4 runs diverged in their first epoch and are not counted."
+        " 2 of 4 runs ran out of memory and are not counted."
     )
 
 
@@ -92,11 +102,12 @@ def test_model_with_missing_cells_is_excluded_from_the_ranking():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["table-2", "table-4", "table-7", "table-8"])
 def test_notes_mention_paper_rows_only_if_the_table_has_them(name):
-    artefact, said = ARTEFACTS[name], ("Rows marked (paper)", "the others are the paper's numbers")
+    artefact = ARTEFACTS[name]
+    phrases = "Rows marked (paper)", "the others are the paper's numbers"
     everything = [Result(spec, "ok", test=0.9) for spec in artefact.specs()]
     ours = [result for result in everything if result.spec.model in GREAD]
-    assert any(words in artefact.render(ours).note for words in said)
-    assert not any(words in artefact.render(everything).note for words in said)
+    assert any(words in artefact.render(ours).note for words in phrases)
+    assert not any(words in artefact.render(everything).note for words in phrases)
 
 
 @pytest.mark.skipif(not TABLES, reason="GREAD_PAPER is not set to the folder of the paper's tables")
@@ -104,7 +115,8 @@ def test_published_accuracies_equal_the_table_of_the_paper():
     with open(Path(TABLES, "accuracy.csv")) as file:
         for row in csv.DictReader(file):
             if row["model"] != "GRAND++":
-                assert PAPER[row["model"]][row["dataset"]][0] == float(row["mean"])
+                found = PAPER[row["model"]][row["dataset"]]
+                assert found == [float(row[part]) for part in ("mean", "std") if row[part]]
 
 
 @pytest.mark.skipif(not TABLES, reason="GREAD_PAPER is not set to the folder of the paper's tables")

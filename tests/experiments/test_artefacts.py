@@ -89,7 +89,7 @@ def test_figures_page_lists_all_artefacts():
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", ARTEFACTS)
-def test_plan_has_unique_specs_unless_artefact_is_measured(name, scale):
+def test_plan_has_unique_specs_and_none_if_artefact_is_measured(name, scale):
     found = plan_of(name, scale).specs
     assert bool(found) == (name not in MEASURED)
     assert len({spec.key for spec in found}) == len(found)

@@ -1,4 +1,4 @@
-"""docs/baselines.md agrees with the files, and studies/tune_baselines.py follows it."""
+"""docs/baselines.md agrees with the committed files and with studies/tune_baselines.py."""
 
 import json
 import re
@@ -48,12 +48,12 @@ def section(heading):
 def test_page_reports_pair_counts_by_origin_of_settings():
     found = Counter(origin_of(*cell) for cell in CELLS)
     rows = re.findall(r"^\| ([^|]+?) \| (\d+)(?: of (\d+))? \| (.+) \|$", PAGE, re.M)
-    said = {name: int(count) for name, count, _, _ in rows}
-    assert said["the authors'"] == found["authors'"]
-    others = [count for name, count in said.items() if name.startswith("not the authors'")]
+    listed = {name: int(count) for name, count, _, _ in rows}
+    assert listed["the authors'"] == found["authors'"]
+    others = [count for name, count in listed.items() if name.startswith("not the authors'")]
     assert others == [72, 12]
     assert sum(others) == found["not the authors'"]
-    assert (said["searched"], said["borrowed"]) == (found["searched"], found["borrowed"])
+    assert (listed["searched"], listed["borrowed"]) == (found["searched"], found["borrowed"])
     assert [int(total) for *_, total, _ in rows if total] == [len(CELLS)]
     tuned = {model for model, dataset in CELLS if preset_of(model, dataset).source == "tuned"}
     assert len(tuned) == 13
@@ -83,9 +83,9 @@ def test_the_page_lists_the_patience_of_every_model():
     for model, dataset in CELLS:
         found.setdefault(MODELS[model].title, set()).add(preset_of(model, dataset).train.patience)
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", section("When training stops"), re.M)
-    said = {title: text for titles, text in rows[1:] for title in titles.split(", ")}
-    said.pop("---", None)
-    assert said == {
+    listed = {title: text for titles, text in rows[1:] for title in titles.split(", ")}
+    listed.pop("---", None)
+    assert listed == {
         title: " or ".join(str(n or "none") for n in sorted(values, key=lambda n: n or 0))
         for title, values in found.items()
     }
@@ -136,14 +136,14 @@ def test_page_describes_the_budgets_of_the_fair_comparison():
     assert f"{len(baselines)} baselines" in text
     rows = re.findall(r"^  \| ([A-Z][^|]+) \| ([^|]+) \| (\w+) \| (\d+) \| ([^|]+) \|$", text, re.M)
     names = {DATASETS[d].title: d for d in FAIR.datasets}
-    said = {names[title]: row[1:] for row in rows for title in row[0].split(", ")}
+    listed = {names[title]: row[1:] for row in rows for title in row[0].split(", ")}
     for dataset in FAIR.datasets:
         budget = FAIR.budget_of(dataset)
         splits = "0" if len(budget.search) == 1 else f"0 to {len(budget.search) - 1}"
         finalists = str(budget.finalists) if budget.finalists > 1 else "none"
         seeds = ", ".join(map(str, budget.seeds))
         epochs = str(FAIR.training_of(dataset)["epochs"])
-        assert said[dataset] == (splits, finalists, epochs, seeds)
+        assert listed[dataset] == (splits, finalists, epochs, seeds)
         assert budget.settings == 10
 
 
@@ -186,8 +186,8 @@ def test_page_reports_counts_of_settings_selected_by_the_fair_search(runs, final
         )
         for graph in ("chameleon", "squirrel")
     }
-    said = r"(\d+) of the (\d+) models that .+ links to, (\d+) both ways, and one"
-    (counts,) = re.findall(said, text)
+    pattern = r"(\d+) of the (\d+) models that .+ links to, (\d+) both ways, and one"
+    (counts,) = re.findall(pattern, text)
     out, both, into = (ways["chameleon"][way] for way in ("reversed", "False", "True"))
     assert [out, out + both + into, both] == [*map(int, counts)]
     assert into == 1

@@ -1,4 +1,4 @@
-"""docs/gaps.md lists exactly the cells that are below the paper."""
+"""docs/gaps.md lists exactly the cells that are over one deviation below the paper."""
 
 import re
 from pathlib import Path

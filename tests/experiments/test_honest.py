@@ -22,7 +22,7 @@ NAMES = {
 
 
 def by_row(results, datasets):
-    """Texts of the rows of a table by dataset, and of the column of averages."""
+    """Texts of a table by row, and then by dataset or ``average``."""
     table = render("", datasets, results)
     known = [d for d in datasets if any(one.spec.dataset == d for one in results)]
     return {
@@ -39,7 +39,7 @@ def tables():
     return by_row(results, GRAPHS), by_row(results, NINE)
 
 
-def said(name):
+def page_row(name):
     """Row of the page: GREAD-X, its ensemble if there is one, the tuned GCN, and p."""
     (cells,) = re.findall(rf"^\| {re.escape(name)} \|(.+)\|$", PAGE, re.M)
     ours, theirs, chance, _ = (cell.replace("*", "").strip() for cell in cells.split("|"))
@@ -50,7 +50,7 @@ def said(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_row_of_a_graph_equals_the_means_of_committed_runs(name, tables):
     rows, dataset = tables[0], NAMES[name]
-    ours, ensemble, theirs, chance = said(name)
+    ours, ensemble, theirs, chance = page_row(name)
     title = MODELS[OURS].title
     assert rows[title][dataset].startswith(f"{ours} ±")
     assert rows[MODELS[REFERENCE].title][dataset].startswith(f"{theirs} ±")
@@ -68,4 +68,4 @@ def test_averages_of_the_nine_graphs_equal_those_of_committed_runs(tables):
     ):
         prefix = "– " if ending else ""
         found = [f"{prefix}{MODELS[model].title}{ending}" for model in (OURS, REFERENCE)]
-        assert [rows[title]["average"] for title in found] == [said(name)[0], said(name)[2]]
+        assert [rows[title]["average"] for title in found] == [page_row(name)[0], page_row(name)[2]]

@@ -25,7 +25,7 @@ def test_marks_from_paper_means_equal_printed_marks_except_one():
     assert {name: mark for name, mark in marked.items() if mark} == {"GREAD-BS": "∗†"}
 
 
-def test_the_papers_t_statistics_follow_from_its_means():
+def test_the_papers_t_statistic_on_texas_follows_from_its_means():
     # Texas: 88.71 ± 3.24 and 76.10 ± 6.03 over 100 runs each.
     values = np.repeat([-1.0, 1.0], 50)
     found = unpaired_t_test(88.71 + 3.24 * values, 76.10 + 6.03 * values)
@@ -51,10 +51,10 @@ def test_sweep_changes_only_time_or_step_size_of_a_preset(name):
         assert apart <= {"time"} or apart <= {"step_size", "solver"}
 
 
-def test_ablations_share_the_runs_of_the_accuracy_table():
+def test_adjacency_ablations_share_half_of_their_runs_with_the_accuracy_table():
     table = {spec.key for spec in ARTEFACTS["table-4"].specs()}
-    soft = {spec.key for name in ("table-5", "table-20") for spec in ARTEFACTS[name].specs()}
-    assert len(soft & table) == len(soft) / 2
+    ablations = {spec.key for name in ("table-5", "table-20") for spec in ARTEFACTS[name].specs()}
+    assert len(ablations & table) == len(ablations) / 2
 
 
 def test_layers_are_steps_of_the_solver():
@@ -89,7 +89,7 @@ def test_layer_energy_decays_for_gcn_and_gat_but_not_for_gread():
         assert energies[model][-1] > 1e-3 * energies[model][0]
 
 
-def test_quick_rankings_use_only_datasets_with_runs():
+def test_rankings_use_only_datasets_with_runs():
     specs = [s for s in ARTEFACTS["table-2"].specs() if s.dataset in ("texas", "cora")]
     test = {"gread-bs": 0.95}
     results = [Result(spec, "ok", test=test.get(spec.model, 0.8)) for spec in specs]

@@ -27,10 +27,10 @@ def test_figures_page_reports_the_number_of_committed_runs():
     paper = r"All ([\d,]+) runs .+: ([\d,]+) of\s.+, (\d+) of the s"
     counted = paper + r".+ ([\d,]+) of the h.+ ([\d,]+) of the f"
     found = re.search(counted, text)
-    said = [int(number.replace(",", "")) for number in found.groups()]
+    listed = [int(number.replace(",", "")) for number in found.groups()]
     others = [counts[f"{name}.jsonl.xz"] for name in ("search", "honest", "fair")]
     total = sum(counts.values())
-    assert said == [total, total - sum(others), *others]
+    assert listed == [total, total - sum(others), *others]
 
 
 @pytest.fixture(scope="module")

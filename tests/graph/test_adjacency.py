@@ -161,7 +161,7 @@ def test_lower_bound_is_close_to_the_smallest_eigenvalue(self_loops):
 
 
 def cycle(n, nodes=None):
-    """Cycle in both directions, and isolated nodes."""
+    """H(0) and the edges of a cycle of ``n`` nodes in both directions; other nodes are isolated."""
     ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
     h0 = torch.zeros(nodes or n, 1, dtype=torch.float64)
     return h0, torch.cat([ring, ring.flip(0)], dim=1)
@@ -217,7 +217,8 @@ def test_symmetry_is_detected_for_undirected_graphs_without_weights(graph):
     assert not symmetric(graph.edge_index, normalization="row")
     assert not symmetric(torch.tensor([[0, 1], [1, 2]]))
     ones = torch.ones(graph.num_edges, dtype=torch.float64)
-    assert not symmetric(graph.edge_index, ones)  # not determined if it is passed in every call
+    # Weights may differ in every call, so symmetry is not determined.
+    assert not symmetric(graph.edge_index, ones)
 
 
 @pytest.mark.slow
@@ -288,6 +289,6 @@ def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
         SoftAdjacency(4, **arguments)
 
 
-def test_explained_edges_refuse_messages():
+def test_propagating_messages_over_explained_edges_raises_an_error():
     with pytest.raises(TypeError, match="pass no messages"):
         ExplainedEdges().propagate(torch.empty(2, 0, dtype=torch.int64), x=torch.ones(1, 1))

@@ -14,7 +14,7 @@ def test_dirichlet_energy_of_a_triangle():
     assert gread.dirichlet_energy(h, edge_index).item() == pytest.approx(2 * (25 + 18 + 1) / 3)
 
 
-def test_dirichlet_energy_is_the_quadratic_form_of_the_raw_laplacian(graph):
+def test_dirichlet_energy_is_the_quadratic_form_of_the_unnormalized_laplacian(graph):
     h = torch.randn(12, 3, dtype=torch.float64)
     weight = torch.rand(12, 12, dtype=torch.float64)
     weight = (weight + weight.T)[graph.edge_index[0], graph.edge_index[1]]
@@ -48,7 +48,7 @@ def test_homophily_does_not_depend_on_how_edges_are_stored():
 
 def test_adjusted_homophily_of_homophilous_random_and_heterophilous_graphs():
     apart = torch.tensor([[0, 1], [1, 2]])
-    assert gread.adjusted_homophily(apart, torch.tensor([0, 1, 0])) < -0.7
+    assert gread.adjusted_homophily(apart, torch.tensor([0, 1, 0])) == pytest.approx(-1)
     pairs = torch.tensor([[0, 2], [1, 3]])
     assert gread.adjusted_homophily(pairs, torch.tensor([0, 0, 1, 1])) == pytest.approx(1)
     data = gread.csbm(2000, 2, homophily=0.5, degree=10)

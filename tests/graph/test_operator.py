@@ -1,4 +1,4 @@
-"""Properties of every operator, including the operator of a shard."""
+"""The operator and edges of a shard of the whole graph equal those of the graph."""
 
 from dataclasses import replace
 

@@ -56,8 +56,8 @@ def test_halo_contains_all_nodes_within_its_hops(long):
         assert part.nodes.sort().values.equal(reached)
 
 
-# One step of RK4 has four evaluations of the right-hand side, which for BS covers two hops. Four
-# steps of GREAD-X cover as many.
+# One step of RK4 has four evaluations of the right-hand side, each of which covers two hops for BS
+# and one for FB. Four steps of GREAD-X cover eight hops. The halo has one hop more, for degrees.
 @pytest.mark.parametrize(
     "model, halo", [("gread-bs", 9), ("gread-fb", 5), ("gread-x", 9), ("gcn", 3), ("mlp", 0)]
 )

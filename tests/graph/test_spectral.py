@@ -1,4 +1,4 @@
-"""Spectral positions."""
+"""Properties of spectral positions."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_reversed_edges_exchange_sources_and_targets():
 
 
 def test_lanczos_coordinates_equal_those_of_the_full_decomposition(monkeypatch):
-    """The Lanczos method agrees with a full decomposition; four blocks separate in the spectrum."""
+    """With four classes, the four leading eigenvalues are well separated from the others."""
     data = gread.csbm(2 * SMALL, 4, homophily=0.8, degree=30, num_splits=1)
     found = spectral_positions(data.edge_index, 2 * SMALL)
     monkeypatch.setattr(spectral, "SMALL", 2 * SMALL)
@@ -86,7 +86,7 @@ def test_graph_without_edges_has_only_degree_columns(nodes, directed):
 
 
 def test_coordinates_are_bounded():
-    """A component of two nodes has a localized eigenvector."""
+    """The leading eigenvectors of a star are localized at its centre."""
     star = torch.stack([torch.zeros(999, dtype=torch.int64), torch.arange(1, 1000)])
     found = spectral_positions(to_undirected(star), 1002)
     assert np.abs(found.numpy()).max() <= spectral.LARGEST

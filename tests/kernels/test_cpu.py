@@ -199,9 +199,12 @@ def test_training_works_without_a_compiler(tmp_path, environment, shown):
 @needs_compiler
 def test_kernels_are_compiled_once_and_cached(tmp_path):
     code = "from gread.kernels import cpu; print(cpu.library()._name)"
-    first, second = (in_a_process(code, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
-    assert first.stdout == second.stdout
-    assert first.stdout.startswith(str(tmp_path))
+    first = in_a_process(code, XDG_CACHE_HOME=str(tmp_path))
+    (library,) = tmp_path.rglob("*.so")
+    before = library.stat().st_ino
+    second = in_a_process(code, XDG_CACHE_HOME=str(tmp_path))
+    assert first.stdout == second.stdout == f"{library}\n"
+    assert library.stat().st_ino == before  # compiling again would replace the file
     assert len(list(tmp_path.rglob("*.so"))) == 1
 
 

@@ -1,4 +1,4 @@
-"""The Triton kernels agree with the reference; without a GPU under TRITON_INTERPRET=1."""
+"""The Triton kernels agree with the reference, on a GPU or under TRITON_INTERPRET=1."""
 
 import copy
 import os
@@ -61,7 +61,8 @@ def make_rows(counts: list[int], columns: int) -> Rows:
     return rows
 
 
-# Empty rows, including the last; a row with exactly one block of entries; a heavy row.
+# Empty rows, including the last; rows with whole numbers of blocks; rows with several pieces. Rows
+# are heavy only in the division "long".
 GRAPHS = {
     "mixed": [0, 3, 1, 16, 0, 70, 2, 7, 6, 0, 5, 0],
     "dense": [20, 33, 17, 40, 0, 90],
@@ -230,7 +231,7 @@ def test_attend(division, graph, dtype, heads, d_k, weights):
 @dtypes
 @pytest.mark.parametrize("far", [-1e4, 88.0, 100.0, 1e4])
 def test_zero_weight_entries_equal_absent_entries_in_attention(dtype, far):
-    """The score may be at any distance from the others, also in a row of two blocks."""
+    """The score may be at any distance from the others, also in a row of several blocks."""
     rows = make_rows([3, 40], 43)
     q, k = torch.ones(2, 2, 1, dtype=dtype, device=DEVICE), normal(43, 2, 1, dtype=dtype)
     rows.column.copy_(torch.arange(43))
@@ -381,7 +382,7 @@ def test_log_loss_and_score(dtype, members, n, k):
 
 @pytest.mark.parametrize("members", [1, 3])
 def test_best_state_in_one_launch_equals_plain_pytorch(members, monkeypatch):
-    """Include ties, patience, non-finite values and dropped members."""
+    """The cases include ties, patience, non-finite values and dropped members."""
     random = torch.Generator().manual_seed(0)
     configs = [TrainConfig(epochs=9 + m, patience=(None, 2, 3)[m]) for m in range(members)]
     kinds = [torch.float32, torch.float64, torch.int64, torch.bool]
@@ -473,8 +474,8 @@ def test_optimizer_in_one_launch_respects_parameter_groups(dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("hyper", [{"adjacency": "original"}, {"adjacency": "soft"}])
-def test_steps_learned_beside_the_evaluation_before_change_no_number(hyper, monkeypatch):
-    """Members end at different epochs, so those that are left take over their next steps."""
+def test_steps_learned_during_the_previous_evaluation_change_no_number(hyper, monkeypatch):
+    """Members end at different epochs, and the others keep the gradients of their next step."""
     monkeypatch.setattr(optimizer, "IN_ONE_LAUNCH", (DEVICE,))
     monkeypatch.setattr(optimizer, "available", lambda _: gpu)
     data = gread.load("csbm", num_nodes=60).to(DEVICE)
@@ -537,7 +538,7 @@ def test_several_members_at_once(division, own_weights, d):
 @pytest.mark.parametrize("shape", [(6, 40), (40, 6)])
 def test_matrices_that_are_not_square(division, shape, members):
     dtype, d = torch.float64, 16
-    counts = [number % 7 for number in range(shape[0])]  # row 6 is heavy
+    counts = [number % 7 for number in range(shape[0])]  # rows with more than 3 are heavy in "long"
     rows, entries = make_rows(counts, shape[1]), sum(counts)
     left, right = (normal(*members, n, d, dtype=dtype) for n in shape)
     weight = positive(*members, entries, dtype=dtype)

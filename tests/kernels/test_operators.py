@@ -53,7 +53,7 @@ def test_product_supports_rectangular_matrices():
     assert torch.autograd.gradcheck(lambda w, y: product(pattern, w[order], y), (weight, y))
 
 
-def test_gradients_of_first_and_second_order_are_right():
+def test_product_gradients_of_first_and_second_order_are_right():
     weight = torch.randn(6, dtype=torch.float64, requires_grad=True)
     h = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
 
@@ -167,7 +167,7 @@ def test_dropout_follows_the_seed_of_pytorch():
     assert torch.equal(drop(x, 0.5), one)
     assert not torch.equal(one, two)
     both = ((one != 0) & (two != 0)).double().mean().item()
-    assert abs(both - 0.25) < 0.05  # independent of each other
+    assert abs(both - 0.25) < 0.05  # the masks are independent
 
 
 def test_dropout_of_members_takes_any_memory_layout():
@@ -195,13 +195,13 @@ def test_sum_of_outer_products_equals_batched_matrix_product(members, rows):
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
-def test_sum_of_outer_products_copies_nothing_for_divisible_row_count(monkeypatch):
+def test_sum_of_outer_products_is_not_padded_for_divisible_row_count(monkeypatch):
     monkeypatch.setattr(reference, "pad", None)
     h, g = torch.randn(1, 10_000, 2).double(), torch.randn(1, 10_000, 3).double()  # 16 · 625
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
 
 
-def test_the_sum_of_outer_products_of_shared_rows():
+def test_sum_of_outer_products_supports_rows_that_members_share():
     h = torch.randn(600, 5, dtype=torch.float64).expand(3, -1, -1)
     g = torch.randn(3, 600, 2, dtype=torch.float64)
     torch.testing.assert_close(outer_sum(h, g), torch.bmm(h.mT, g))
@@ -228,7 +228,7 @@ def batch_of(members, training):
 
 
 def composed(h, activation, rate, seed, batch):
-    """`activated` of PyTorch's batch normalization, the activation, and `drop`."""
+    """The same as `activated`, from PyTorch's batch normalization, the activation and `drop`."""
     if batch is not None:
         running = batch.running_mean, batch.running_var
         h = batch_norm(h, *running, batch.weight, batch.bias, batch.training, 0.1, 1e-5)
@@ -239,7 +239,7 @@ def composed(h, activation, rate, seed, batch):
 @pytest.mark.parametrize("activation", [torch.relu, identity, torch.tanh])
 @pytest.mark.parametrize("training", [None, False, True], ids=["bare", "eval", "train"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_activated_equals_the_composition_of_pytorch(context, activation, training, rate):
+def test_activated_equals_the_separate_operations(context, activation, training, rate):
     h = (5 + torch.randn(9, 4, dtype=torch.float64)).requires_grad_()
     seed = torch.tensor([7])
     batch = None if training is None else batch_of((), training)

@@ -1,4 +1,4 @@
-"""Programs: slots are reused correctly, and the compiled run agrees with pass by pass."""
+"""Programs reuse slots correctly, and the C kernel agrees with execution pass by pass."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ compiled = pytest.mark.skipif(isinstance(cpu, Exception), reason="no C compiler"
 
 
 def everything():
-    """Program with every kind of pass, each in several forms."""
+    """Program with every kind of pass that the C kernel supports, most in several forms."""
     w = ProgramBuilder()
     h, g = w.load(0), w.load(1)
     y = w.gather(h, coef=0, degree=0)
@@ -100,7 +100,7 @@ def test_program_on_stacked_members_equals_each_member_alone(d, own_weights):
 
 
 @compiled
-def test_results_are_bitwise_equal_for_any_number_of_threads():
+def test_outputs_and_sums_are_bitwise_equal_for_any_number_of_threads():
     program, (adj, inputs, coef) = everything(), arguments(70, torch.float32)
     found = []
     before = torch.get_num_threads()
@@ -117,13 +117,14 @@ def test_slots_are_reused_only_after_their_last_use():
     """Compare results: a state that is overwritten too early would change them."""
     program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
     assert program.slots < 6
-    roomy = everything_in_slots_of_its_own()
+    roomy = everything_in_separate_slots()
     assert roomy.slots > program.slots
     tight, wide = (pass_by_pass(p, adj, inputs, coef) for p in (program, roomy))
     assert all(map(torch.equal, tight.outputs, wide.outputs))
+    assert torch.equal(tight.weight, wide.weight)
 
 
-def everything_in_slots_of_its_own():
+def everything_in_separate_slots():
     """The same program, with every state read again at the end."""
     original = ProgramBuilder.done
 
@@ -152,13 +153,13 @@ def test_product_output_slot_differs_from_its_input_slot():
 
 @compiled
 def test_changed_pass_kinds_compile_another_library(monkeypatch):
-    """The C file uses these lists, so another order compiles another library."""
+    """The C code is compiled with the order of `KINDS`, so another order needs another library."""
     before = cpu.library.__wrapped__()._name
     monkeypatch.setattr("gread.kernels.cpu.KINDS", (*KINDS[1:], KINDS[0]))
     assert cpu.library.__wrapped__()._name != before
 
 
-def test_every_backend_has_every_kernel_and_reference_run_returns_none():
+def test_reference_and_cpu_have_every_kernel_and_reference_run_returns_none():
     program, (adj, inputs, coef) = everything(), arguments(3, torch.float64)
     kernels = [name for name in vars(choice.Backend) if not name.startswith("_")]
     assert all(callable(getattr(reference, name)) for name in kernels)

@@ -7,7 +7,7 @@ from gread.models.catalog import MODELS
 from tests.checks import dense
 
 
-def quiet(name="acmp", **options):
+def build(name="acmp", **options):
     model = MODELS[name].build(3, 4, 2, **{"input_dropout": 0.0} | options).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -15,8 +15,8 @@ def quiet(name="acmp", **options):
 
 
 def test_acmp_without_repulsion_and_double_well_equals_grand(graph):
-    grand = quiet("grand", time=2.0)
-    model = quiet(repulsion=0.0, time=2.0)
+    grand = build("grand", time=2.0)
+    model = build(repulsion=0.0, time=2.0)
     for part in ("encoder", "decoder"):
         getattr(model, part).load_state_dict(getattr(grand, part).state_dict())
     model.attention.load_state_dict(grand.diffusion.attention.state_dict())
@@ -28,7 +28,7 @@ def test_acmp_without_repulsion_and_double_well_equals_grand(graph):
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_one_euler_step_equals_dense_formula(graph, relative):
-    model = quiet(repulsion=0.3, relative=relative, solver="euler", time=0.1)
+    model = build(repulsion=0.3, relative=relative, solver="euler", time=0.1)
     weight = torch.rand(graph.num_edges, dtype=torch.float64)
     h0 = model.encoder(graph.x)
     a = dense(model.attention(h0, graph.edge_index, weight))
@@ -45,7 +45,7 @@ def test_one_euler_step_equals_dense_formula(graph, relative):
 
 
 def test_double_well_term_drives_entries_to_plus_or_minus_one(graph):
-    model = quiet(source=False, time=40.0, step_size=0.2)
+    model = build(source=False, time=40.0, step_size=0.2)
     nn.init.constant_(model.alpha.logit, -torch.inf)
     nn.init.zeros_(model.delta.logit)
     solution = model.evolve(0.2 * graph.x, graph.edge_index, save_at=[0.0])
@@ -54,4 +54,4 @@ def test_double_well_term_drives_entries_to_plus_or_minus_one(graph):
 
 def test_negative_repulsion_is_rejected():
     with pytest.raises(InputError, match="repulsion must be a number, zero or above, got -1"):
-        quiet(repulsion=-1)
+        build(repulsion=-1)

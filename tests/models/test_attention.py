@@ -9,7 +9,7 @@ from gread.models.attention import NORMALIZERS, SCORES, EdgeAttention
 from tests.checks import dense
 
 
-def some(widths=(3,), heads=2, **options):
+def build(widths=(3,), heads=2, **options):
     form = {"attention": "scaled-dot", "normalizer": "softmax", "normalization": "row"} | options
     made = EdgeAttention(widths, heads=heads, attention_channels=4, **form).double()
     for parameter in made.parameters():
@@ -18,7 +18,7 @@ def some(widths=(3,), heads=2, **options):
 
 
 def by_hand(form, x, edge_index, weight):
-    """Ā from its definition, entry by entry in Python floats."""
+    """Ā from its definition, entry by entry."""
     n, (kind, normalizer, by_row) = len(x), form
     neighbours = torch.zeros(n, n, dtype=torch.float64)
     neighbours[edge_index[1], edge_index[0]] = weight
@@ -42,7 +42,7 @@ def by_hand(form, x, edge_index, weight):
 def test_attention_matrix_equals_its_entrywise_definition(
     graph, attention, normalizer, normalization
 ):
-    made = some(heads=1, attention=attention, normalizer=normalizer, normalization=normalization)
+    made = build(heads=1, attention=attention, normalizer=normalizer, normalization=normalization)
     scores = made.scores
     queries = scores.queries[0] if attention == "exponential" else scores.queries
 
@@ -64,7 +64,7 @@ def test_attention_matrix_equals_its_entrywise_definition(
 @pytest.mark.parametrize("attention", SCORES)
 def test_rows_or_columns_sum_to_one(graph, attention, normalizer):
     for normalization, axis in (("row", 1), ("column", 0)):
-        made = some(attention=attention, normalizer=normalizer, normalization=normalization)
+        made = build(attention=attention, normalizer=normalizer, normalization=normalization)
         sums = dense(made(graph.x, graph.edge_index, None)).sum(axis)
         torch.testing.assert_close(sums, torch.ones_like(sums))
 
@@ -72,11 +72,11 @@ def test_rows_or_columns_sum_to_one(graph, attention, normalizer):
 @pytest.mark.parametrize("normalization", ["row", "column"])
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("attention", SCORES)
-def test_zero_weight_edges_equal_absent_edges_for_extreme_scores(
+def test_zero_weight_edges_equal_absent_edges_for_extreme_parameters(
     graph, attention, normalizer, normalization
 ):
-    made = some(attention=attention, normalizer=normalizer, normalization=normalization)
-    for parameter in made.parameters():  # scores of thousands
+    made = build(attention=attention, normalizer=normalizer, normalization=normalization)
+    for parameter in made.parameters():  # scaled-dot scores of thousands
         nn.init.normal_(parameter, std=30)
     weight = (torch.rand(graph.num_edges) > 0.4).double()
     there = weight.bool()
@@ -90,15 +90,15 @@ def test_node_with_only_zero_weights_has_a_zero_row(graph, normalizer):
     loops = torch.arange(len(graph.x)).expand(2, -1)  # existing loops keep their weights
     edge_index = torch.cat([graph.edge_index, loops], 1)
     weight = (edge_index != 5).all(0).double()
-    found = dense(some(normalizer=normalizer, attention="cosine")(graph.x, edge_index, weight))
+    found = dense(build(normalizer=normalizer, attention="cosine")(graph.x, edge_index, weight))
     assert not found[5].any()
     others = torch.arange(len(graph.x)) != 5
     torch.testing.assert_close(found[others].sum(1), torch.ones(others.sum(), dtype=torch.float64))
 
 
 def test_exponential_kernel_is_the_product_over_parts_of_the_state(graph):
-    whole = some([2, 1], attention="exponential")
-    parts = [some([width], attention="exponential").scores for width in (2, 1)]
+    whole = build([2, 1], attention="exponential")
+    parts = [build([width], attention="exponential").scores for width in (2, 1)]
     pattern = whole(graph.x, graph.edge_index, None).pattern
     for number, part in enumerate(parts):
         part.queries[0].load_state_dict(whole.scores.queries[number].state_dict())
@@ -110,7 +110,7 @@ def test_exponential_kernel_is_the_product_over_parts_of_the_state(graph):
     torch.testing.assert_close(whole.scores(graph.x, pattern), first * second)
 
 
-def test_low_scores_stay_positive_in_single_precision():
+def test_squareplus_of_low_scores_is_accurate_in_single_precision():
     squareplus = NORMALIZERS["squareplus"]
     score = torch.tensor([[0.0], [-1e4], [-1e8]])
     found = squareplus(score, None).exp()
@@ -119,6 +119,6 @@ def test_low_scores_stay_positive_in_single_precision():
 
 def test_invalid_attention_options_raise_a_one_line_error():
     with pytest.raises(InputError, match="unknown normalization 'both'; choose from: row, column"):
-        some(normalization="both")
+        build(normalization="both")
     with pytest.raises(InputError, match=r"attention_channels must be a multiple of heads \(3\)"):
-        some(heads=3)
+        build(heads=3)

@@ -9,7 +9,7 @@ from gread.models.catalog import MODELS
 from tests.checks import dense
 
 
-def quiet(name="blend", **options):
+def build(name="blend", **options):
     entry = MODELS[name]
     options = {"input_dropout": 0.0} | options
     model = entry.make(3, 4, 2, num_nodes=12, **options).double().eval()
@@ -21,8 +21,8 @@ def quiet(name="blend", **options):
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("attention", ["scaled-dot", "cosine"])
 def test_blend_with_zero_positions_equals_grand(graph, attention, linear):
-    grand = quiet("grand", time=2.0, linear=linear, attention=attention)
-    model = quiet(position_channels=3, time=2.0, linear=linear, attention=attention)
+    grand = build("grand", time=2.0, linear=linear, attention=attention)
+    model = build(position_channels=3, time=2.0, linear=linear, attention=attention)
     nn.init.zeros_(model.place.weight)
     nn.init.zeros_(model.place.bias)
     model.encoder.load_state_dict(grand.encoder.state_dict())
@@ -38,7 +38,7 @@ def test_blend_with_zero_positions_equals_grand(graph, attention, linear):
 
 @pytest.mark.parametrize("attention", SCORES)
 def test_blend_equals_dense_formula(graph, attention):
-    model = quiet(position_channels=3, attention=attention, solver="euler", time=0.5)
+    model = build(position_channels=3, attention=attention, solver="euler", time=0.5)
     found = add_structure(graph, "positions").data
     p = torch.zeros(12, 12, dtype=torch.float64)
     p[tuple(found.position_index)] = found.position_weight.double()
@@ -49,7 +49,7 @@ def test_blend_equals_dense_formula(graph, attention):
 
 
 def test_input_dropout_applies_to_positions(graph):
-    model = quiet(input_dropout=0.5, source=False)
+    model = build(input_dropout=0.5, source=False)
     nn.init.zeros_(model.encoder.weight)
     assert not torch.allclose(
         model.train()(graph.x, graph.edge_index), model(graph.x, graph.edge_index)

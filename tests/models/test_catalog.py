@@ -1,4 +1,4 @@
-"""The catalogue of models is readable without importing them."""
+"""The catalogue of models agrees with the models, and is read without importing them."""
 
 import inspect
 import os
@@ -93,7 +93,7 @@ def test_hyperparameters_that_may_differ_within_a_population():
     assert declared == {"grand", *tuned, *(f"gread-{r}" for r in gread.REACTIONS)}
 
 
-def test_memory_of_a_member():
+def test_memory_estimate_of_a_member_equals_its_formula():
     size = GraphSize(nodes=100, edges=400, features=30, nonzeros=900)
     bare = {"hidden_channels": 8, "time": 2.0, "step_size": 0.5, "solver": "rk4"}
     assert flow_memory(bare | {"adjacency": "original"}, size) == 4 * (

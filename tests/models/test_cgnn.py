@@ -8,7 +8,7 @@ from gread.base.errors import InputError
 from gread.models.catalog import MODELS
 
 
-def quiet(**options):
+def build(**options):
     options = {"input_dropout": 0.0, "num_nodes": 12} | options
     model = MODELS["cgnn"].build(3, 4, 2, **options).double().eval()
     nn.init.normal_(model.alpha.logit)
@@ -25,7 +25,7 @@ def a_hat(graph, omega):
 
 def test_cgnn_without_weights_equals_the_matrix_exponential(graph):
     """The solution of H' = M H + H(0), M = ½ diag(σ(α)) (Â − I), is a matrix exponential."""
-    model = quiet(time=3.0, step_size=0.02, loop_weight=0.555)
+    model = build(time=3.0, step_size=0.02, loop_weight=0.555)
     m = model.alpha() / 2 * (a_hat(graph, 0.555) - torch.eye(12))
     matrix = torch.zeros(24, 24, dtype=torch.float64)
     matrix[:12, :12], matrix[:12, 12:] = m, torch.eye(12)
@@ -39,7 +39,7 @@ def test_cgnn_without_weights_equals_the_matrix_exponential(graph):
 
 
 def test_weights_add_a_linear_term_to_the_euler_step(graph):
-    plain, model = quiet(solver="euler", time=0.5), quiet(weights=True, solver="euler", time=0.5)
+    plain, model = build(solver="euler", time=0.5), build(weights=True, solver="euler", time=0.5)
     model.load_state_dict(plain.state_dict(), strict=False)
     h0 = model.encoder(graph.x)
     expected = plain.evolve(graph.x, graph.edge_index).final
@@ -48,7 +48,7 @@ def test_weights_add_a_linear_term_to_the_euler_step(graph):
 
 
 def assert_orthogonal(u):
-    """Check orthogonality in single precision."""
+    """Check orthogonality up to rounding errors of single precision."""
     torch.testing.assert_close(u @ u.T, torch.eye(8, dtype=u.dtype), atol=1e-5, rtol=0)
 
 
@@ -71,7 +71,7 @@ def test_the_weight_stays_a_contraction_with_an_orthogonal_basis_in_training(gra
 
 
 def test_existing_self_loops_do_not_change_the_output(graph):
-    model = quiet(loop_weight=0.3, time=2.0)
+    model = build(loop_weight=0.3, time=2.0)
     looped, weight = add_self_loops(graph.edge_index, torch.ones(graph.num_edges), num_nodes=12)
     expected = model(graph.x, graph.edge_index)
     torch.testing.assert_close(model(graph.x, looped), expected)
@@ -80,7 +80,7 @@ def test_existing_self_loops_do_not_change_the_output(graph):
 
 def test_graph_with_another_number_of_nodes_is_rejected(graph):
     with pytest.raises(InputError, match=r"x must have 9 rows, one for each node .*, got 12"):
-        quiet(num_nodes=9)(graph.x, graph.edge_index)
+        build(num_nodes=9)(graph.x, graph.edge_index)
 
 
 def test_meta_device_model_has_the_same_parameter_shapes():

@@ -1,4 +1,4 @@
-"""`torch.compile` gives the same numbers."""
+"""A model compiled by `torch.compile` gives the numbers of eager mode."""
 
 import shutil
 
@@ -34,7 +34,7 @@ def test_compiled_model_has_the_same_outputs_and_gradients(graph, name, backend)
     options = {"compile_threads": 1, "cpp.vec_isa_ok": False} if backend == "inductor" else None
     model = MODELS[name]().double()
     source, target = graph.edge_index
-    edge_index = graph.edge_index[:, source < target]  # only one direction
+    edge_index = graph.edge_index[:, source < target]  # as direction="both" requires
     x = (0.1 * graph.x).requires_grad_()  # Allen-Cahn amplifies rounding errors of large states
     found = []
     for each in (model, torch.compile(model, backend=backend, options=options)):

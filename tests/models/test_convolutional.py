@@ -12,8 +12,8 @@ from gread.models.convolutional import ConvStack
 from tests.checks import dense
 
 
-class Linear(ConvStack):
-    """Stack without activation."""
+class LinearGCN(ConvStack):
+    """GCN without activation."""
 
     def activate(self, h, number):
         return h
@@ -39,6 +39,8 @@ def test_mlp_equals_dense_formula_and_ignores_edges(graph):
     nothing = torch.empty(2, 0, dtype=torch.int64)
     assert torch.equal(model(graph.x, graph.edge_index), model(graph.x, nothing))
     first, second = model.layers
+    for layer in model.layers:
+        nn.init.normal_(layer.bias)
     h = nn.functional.elu(graph.x @ weight_of(first) + first.bias)
     expected = h @ weight_of(second) + second.bias
     torch.testing.assert_close(model(graph.x, nothing), expected)
@@ -59,6 +61,7 @@ def test_gcn_equals_dense_formula_and_the_layers_of_pyg(graph):
 
 def test_one_layer_is_a_linear_map(graph):
     model = build("mlp", num_layers=1)
+    nn.init.normal_(model.layers[0].bias)
     expected = graph.x @ weight_of(model.layers[0]) + model.layers[0].bias
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
     with pytest.raises(InputError, match="num_layers must be a whole number of at least 1, got 0"):
@@ -117,9 +120,10 @@ def test_self_loops_do_not_change_graphsage_and_chebnet(graph, name):
 def test_sgc_is_gcn_without_relu(graph):
     model = build("sgc", power=3)
     (layer,) = model.layers
+    nn.init.normal_(layer.bias)
     expected = torch.linalg.matrix_power(operator(graph), 3) @ graph.x @ weight_of(layer)
-    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
-    linear = Linear(3, 8, 2).double().eval()
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected + layer.bias)
+    linear = LinearGCN(3, 8, 2).double().eval()
     model = build("sgc", power=2)
     first, second = linear.layers
     model.layers[0].linear.weight.data = weight_of(first) @ weight_of(second)
@@ -140,9 +144,11 @@ def test_pairnorm_equals_dense_formula(graph):
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
-def test_pairnorm_removes_a_constant_bias():
+def test_pairnorm_removes_a_constant_bias_so_hidden_layers_have_none():
     h, bias = torch.randn(5, 4), torch.randn(4)
     torch.testing.assert_close(PairNorm()(h + bias), PairNorm()(h))
+    layers = build("pairnorm", num_layers=3).layers
+    assert [layer.bias is None for layer in layers] == [True, True, False]
 
 
 def test_pairnorm_prevents_the_collapse_of_deep_gcn_states(graph):

@@ -14,12 +14,12 @@ if not torch.cuda.is_available():
 
 @pytest.fixture(params=MODELS)
 def build(request):
-    """Build the model without dropout from a fixed seed."""
+    """Build the model from a fixed seed, with random parameters and without dropout."""
 
     def make():
         torch.manual_seed(2)
-        quiet = {"input_dropout": 0.0, "dropout": 0.0}
-        model = MODELS[request.param].make(3, 8, 2, num_nodes=12, **quiet)
+        rates = {"input_dropout": 0.0, "dropout": 0.0}
+        model = MODELS[request.param].make(3, 8, 2, num_nodes=12, **rates)
         for module in model.modules():
             if isinstance(module, Dropout):
                 module.rate = 0.0

@@ -7,12 +7,12 @@ from torch_geometric.utils import add_self_loops, to_dense_adj, to_undirected
 from gread.models.catalog import MODELS
 from gread.models.ggcn import SignedMessages
 
-HOUSE = to_undirected(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 4]]))
+CYCLE_WITH_LEAF = to_undirected(torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 4]]))
 
 
 def messages(part: SignedMessages, z):
     """Messages by their equation, entry by entry."""
-    with_loops = to_dense_adj(HOUSE, max_num_nodes=5)[0].double() + torch.eye(5)
+    with_loops = to_dense_adj(CYCLE_WITH_LEAF, max_num_nodes=5)[0].double() + torch.eye(5)
     degree = with_loops.sum(1)
     w = part.signs.softmax(0)
     out = w[2] * z
@@ -42,7 +42,7 @@ def test_ggcn_equals_dense_formula_on_five_nodes():
     y = messages(model.messages[2], model.linears[1](r))
     r = r + math.log(0.7 / 4**3 + 1) * elu(y)
     y = messages(model.messages[3], model.linears[2](r))
-    torch.testing.assert_close(model(x, HOUSE), y)
+    torch.testing.assert_close(model(x, CYCLE_WITH_LEAF), y)
 
 
 def test_states_of_zero_have_finite_gradients(graph):

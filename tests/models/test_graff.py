@@ -7,7 +7,7 @@ from gread.models.catalog import MODELS
 from gread.models.graff import WEIGHTS, standardized
 
 
-def quiet(**options):
+def build(**options):
     model = MODELS["graff"].build(3, 4, 2, **{"input_dropout": 0.0} | options).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
@@ -23,15 +23,15 @@ def s_of(graph):
 
 def matrix(weight):
     """Matrix W, as its product with I."""
-    vector = next(weight.parameters())
-    return weight()(torch.eye(vector.size(-1), dtype=vector.dtype))
+    parameter = next(weight.parameters())
+    return weight()(torch.eye(parameter.size(-1), dtype=parameter.dtype))
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("nonlinear", [True, False])
 @pytest.mark.parametrize("standardize", [True, False])
 def test_one_step_equals_dense_formula(graph, weights, nonlinear, standardize):
-    model = quiet(weights=weights, nonlinear=nonlinear, standardize=standardize, time=0.5)
+    model = build(weights=weights, nonlinear=nonlinear, standardize=standardize, time=0.5)
     h0, w = model.encoder(graph.x), matrix(model.weights)
     slope = s_of(graph) @ h0 @ w - h0 @ torch.diag(model.omega()) + model.beta() * h0
     if standardize:
@@ -43,7 +43,7 @@ def test_one_step_equals_dense_formula(graph, weights, nonlinear, standardize):
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_weight_is_symmetric_and_energy_decreases(graph, weights):
-    model = quiet(weights=weights, source=False, solver="rk4", time=4.0, step_size=0.1)
+    model = build(weights=weights, source=False, solver="rk4", time=4.0, step_size=0.1)
     w, s = matrix(model.weights), s_of(graph)
     torch.testing.assert_close(w, w.T)
     omega = torch.diag(model.omega())
@@ -65,7 +65,7 @@ def test_diagonal_of_dominant_weight_equals_its_formula():
 
 
 def test_self_loops_do_not_change_the_output(graph):
-    model = quiet()
+    model = build()
     looped, _ = add_self_loops(graph.edge_index, num_nodes=12)
     torch.testing.assert_close(model(graph.x, looped), model(graph.x, graph.edge_index))
 

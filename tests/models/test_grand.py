@@ -13,19 +13,19 @@ from gread.models.grand import GRAND, centred
 from tests.checks import dense
 
 
-def quiet(name="grand", width=4, **options):
+def build(name="grand", width=4, **options):
     options = {"input_dropout": 0.0} | options
     return MODELS[name].build(3, width, 2, **options).double().eval()
 
 
-def stir(model):
+def randomize(model):
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     return model
 
 
-def test_gread_without_reaction_is_linear_grand_without_a_source(graph):
-    grand = stir(quiet(source="none", time=2.0))
+def test_gread_with_zero_beta_is_linear_grand_without_a_source(graph):
+    grand = randomize(build(source="none", time=2.0))
     model = gread.GREAD(
         3, 4, 2, alpha="scalar", time=2.0, input_dropout=0.0, output_activation=True
     ).double()
@@ -42,9 +42,9 @@ def test_gread_without_reaction_is_linear_grand_without_a_source(graph):
 @pytest.mark.parametrize("attention", SCORES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_grand_l_solves_its_equation(graph, attention, normalizer):
-    """x' = σ(α) (Ā − I) x + β x(0) has a closed form by a matrix exponential."""
+    """The solution of H' = σ(α) (Ā − I) H + β H(0) is a matrix exponential."""
     form = {"attention": attention, "normalizer": normalizer, "normalization": "column"}
-    model = stir(quiet(time=1.5, step_size=0.01, **form))
+    model = randomize(build(time=1.5, step_size=0.01, **form))
     h0 = model.encoder(graph.x)
     a = dense(model.diffusion.attention(h0, graph.edge_index, None))
     matrix = torch.zeros(24, 24, dtype=torch.float64)
@@ -59,7 +59,7 @@ def test_grand_l_solves_its_equation(graph, attention, normalizer):
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("source", ["none", "initial"])
 def test_saving_intermediate_states_does_not_change_the_output(graph, linear, source):
-    model = stir(quiet(linear=linear, source=source, time=2.3))
+    model = randomize(build(linear=linear, source=source, time=2.3))
     seen = model.evolve(graph.x, graph.edge_index, save_at=[0.0, 1.0, 2.3])
     torch.testing.assert_close(seen.final, model.evolve(graph.x, graph.edge_index).final)
     torch.testing.assert_close(seen.saved[0], model.encoder(graph.x))
@@ -69,11 +69,13 @@ def test_saving_intermediate_states_does_not_change_the_output(graph, linear, so
 
 def test_nonlinear_grand_recomputes_attention_in_every_step(graph):
     """The first Euler step is the same; the second uses attention from H(τ)."""
-    both = [stir(quiet(linear=linear, source="none", solver="euler")) for linear in (True, False)]
+    both = [
+        randomize(build(linear=linear, source="none", solver="euler")) for linear in (True, False)
+    ]
     both[1].load_state_dict(both[0].state_dict())
     first, second = (model.evolve(graph.x, graph.edge_index).final for model in both)
     torch.testing.assert_close(first, second)
-    model = quiet(linear=False, source="none", solver="euler", time=2.0)
+    model = build(linear=False, source="none", solver="euler", time=2.0)
     model.load_state_dict(both[0].state_dict())
     a = dense(model.diffusion.attention(second, graph.edge_index, None))
     expected = second + model.diffusion.alpha() * (a @ second - second)
@@ -82,18 +84,18 @@ def test_nonlinear_grand_recomputes_attention_in_every_step(graph):
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_diffusion_decreases_energy_and_stays_within_initial_bounds(graph, linear):
-    model = quiet(linear=linear, source="none", time=5.0, step_size=0.25)
+    model = build(linear=linear, source="none", time=5.0, step_size=0.25)
     times = torch.linspace(0, 5, 21).tolist()
     states = model.evolve(graph.x, graph.edge_index, save_at=times).saved
     energy = torch.stack([dirichlet_energy(h, graph.edge_index) for h in states])
     assert (energy.diff() <= 0).all()
-    states = stir(model).evolve(graph.x, graph.edge_index, save_at=times).saved
+    states = randomize(model).evolve(graph.x, graph.edge_index, save_at=times).saved
     assert (torch.stack([h.amax(0) for h in states]).diff(dim=0) <= 1e-12).all()
     assert (torch.stack([h.amin(0) for h in states]).diff(dim=0) >= -1e-12).all()
 
 
 def test_grand_at_time_zero_equals_encoder_and_decoder(graph):
-    model = stir(quiet(time=0.0))
+    model = randomize(build(time=0.0))
     expected = model.decoder(model.encoder(graph.x))
     torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
     model.integration = Integration(1e-12)
@@ -101,7 +103,7 @@ def test_grand_at_time_zero_equals_encoder_and_decoder(graph):
 
 
 def test_the_source_passes_no_gradient(graph):
-    model = quiet(width=3, time=1.0)
+    model = build(width=3, time=1.0)
     nn.init.constant_(model.diffusion.alpha.logit, -torch.inf)  # no diffusion
     nn.init.ones_(model.beta.value)
     h0 = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
@@ -112,16 +114,16 @@ def test_the_source_passes_no_gradient(graph):
 
 
 def test_grand_plus_plus_without_trusted_nodes_is_grand(graph):
-    model = stir(quiet("grand++", time=2.0))
-    grand = quiet(source="none", time=2.0)
+    model = randomize(build("grand++", time=2.0))
+    grand = build(source="none", time=2.0)
     grand.load_state_dict(model.state_dict())
     expected = grand(graph.x, graph.edge_index)
-    nobody = torch.zeros(12, dtype=torch.bool)
-    for mask in (None, nobody):
+    no_nodes = torch.zeros(12, dtype=torch.bool)
+    for mask in (None, no_nodes):
         found = model(graph.x, graph.edge_index, train_mask=mask)
         torch.testing.assert_close(found, expected)
-    everybody = model(graph.x, graph.edge_index, train_mask=~nobody)
-    assert not torch.allclose(everybody, expected)
+    all_nodes = model(graph.x, graph.edge_index, train_mask=~no_nodes)
+    assert not torch.allclose(all_nodes, expected)
 
 
 def test_source_is_restricted_to_trusted_nodes_and_sums_to_zero(graph):
@@ -134,9 +136,14 @@ def test_source_is_restricted_to_trusted_nodes_and_sums_to_zero(graph):
 
 def test_grand_plus_plus_is_trained_with_the_mask_of_the_split(graph):
     model = MODELS["grand++"].build(3, 4, 2, input_dropout=0.0).double()
+    seen = []
+    model.register_forward_pre_hook(
+        lambda _, __, options: seen.append(options["train_mask"]), with_kwargs=True
+    )
     gread.fit(model, graph, gread.TrainConfig(epochs=2), split=1)
-    with_mask = model(graph.x, graph.edge_index, train_mask=graph.train_mask[:, 1])
-    assert not torch.allclose(with_mask, model(graph.x, graph.edge_index))
+    assert seen
+    assert all(torch.equal(mask, graph.train_mask[:, 1]) for mask in seen)
+    assert not torch.equal(seen[0], graph.train_mask[:, 0])
 
 
 def test_unknown_source_is_rejected():

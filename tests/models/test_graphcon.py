@@ -9,7 +9,7 @@ from gread.models.graphcon import GraphCON
 from tests.checks import dense
 
 
-def quiet(name="gcon-gcn", **options):
+def build(name="gcon-gcn", **options):
     options = {"input_dropout": 0.0, "dropout": 0.0} | options
     model = MODELS[name].build(3, 4, 2, **options).double().eval()
     for parameter in model.parameters():
@@ -17,8 +17,8 @@ def quiet(name="gcon-gcn", **options):
     return model
 
 
-class Nothing(nn.Module):
-    """Coupling of zero."""
+class ZeroCoupling(nn.Module):
+    """Coupling without effect, F(X) = 0."""
 
     def __init__(self, channels):
         super().__init__()
@@ -29,7 +29,7 @@ class Nothing(nn.Module):
 
 @pytest.mark.parametrize("residual", ["mapped", "added"])
 def test_gcon_gcn_equals_its_dense_formula(graph, residual):
-    model = quiet(residual=residual, damping=0.3, frequency=0.7, step_size=0.5, num_layers=2)
+    model = build(residual=residual, damping=0.3, frequency=0.7, step_size=0.5, num_layers=2)
     coupling = model.coupling
     s = dense(coupling.adjacency(graph.x, graph.edge_index))
     w, b = coupling.layer.linear[1].weight.T, coupling.layer.bias
@@ -42,7 +42,7 @@ def test_gcon_gcn_equals_its_dense_formula(graph, residual):
 
 
 def test_gcon_gat_is_the_mean_over_its_heads(graph):
-    model = quiet("gcon-gat", heads=3, num_layers=1)
+    model = build("gcon-gat", heads=3, num_layers=1)
     x = model.encoder(graph.x).relu()
     coupling = model.coupling
     reference = GATConv(4, 4, heads=3).double()  # which adds self loops
@@ -62,25 +62,25 @@ def test_gcon_gat_is_the_mean_over_its_heads(graph):
 
 def test_free_oscillators_preserve_area_and_nearly_conserve_energy():
     def orbit(tau, steps):
-        model = GraphCON(Nothing, 1, 1, 1, frequency=2.0, step_size=tau).double()
+        model = GraphCON(ZeroCoupling, 1, 1, 1, frequency=2.0, step_size=tau).double()
         x, y = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
         for _ in range(steps):
             x, y = model.step(x, y, None, None)
             yield x, y
 
     def drift(tau):
-        """Drift of the modified energy that the method conserves: the true one up to O(τ)."""
+        """Largest change of 2 x² + y² − 2 τ x y, which the method conserves exactly."""
         kept = [2 * x * x + y * y - 2 * tau * x * y for x, y in orbit(tau, 500)]
         return max(abs(one.item() - 2.0) for one in kept)
 
     def error(tau):
-        """Mean error of the true energy after whole periods of about 4.44."""
+        """Error of the mean energy over about 100 periods of length 4.44."""
         energies = [(2 * x * x + y * y).item() for x, y in orbit(tau, round(444 / tau))]
         return abs(sum(energies) / len(energies) - 2.0)
 
     assert drift(0.1) < 1e-12
     assert error(0.05) < 0.3 * error(0.1)  # O(τ²)
-    model = GraphCON(Nothing, 1, 1, 1, frequency=2.0, step_size=0.3).double()
+    model = GraphCON(ZeroCoupling, 1, 1, 1, frequency=2.0, step_size=0.3).double()
 
     def flow(state):
         x, y = model.step(state[:1].view(1, 1), state[1:].view(1, 1), None, None)

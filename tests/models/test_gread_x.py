@@ -2,11 +2,12 @@
 
 import copy
 from contextlib import nullcontext
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import gelu, layer_norm, leaky_relu
+from torch.nn.functional import batch_norm, gelu, layer_norm, leaky_relu
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
@@ -68,6 +69,7 @@ def test_coefficients_proportional_to_identity_equal_gread_with_euler(graph, rea
 def test_step_without_reaction_equals_gcn_layer_with_linear_residual(graph):
     model = linear_steps(reaction="none", num_steps=1)
     conv, residual = GCNConv(8, 8).double(), nn.Linear(8, 8, bias=False).double()
+    nn.init.normal_(conv.bias)
     with torch.no_grad():
         weight = torch.cat([residual.weight, conv.lin.weight], 1)
         model.steps[0].mixture.linear.weight.copy_(weight)
@@ -90,9 +92,19 @@ def test_every_form_gives_finite_gradients_to_all_parameters(
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("residual", "jump"), [(True, False), (False, True), (True, True)])
-def test_activations_residuals_and_jumps(graph, activation, residual, jump):
-    model = GREADX(3, 4, 2, activation=activation, residual=residual, jump=jump).double()
-    assert model(graph.x, graph.edge_index).shape == (12, 2)
+def test_activation_residual_and_jump_equal_their_formulas(graph, activation, residual, jump):
+    forms = {"activation": activation, "residual": residual, "jump": jump}
+    model = GREADX(3, 4, 2, dropout=0.0, **forms).double()
+    states = model.hidden_states(graph.x, graph.edge_index)
+    phi, adj = ACTIVATIONS[activation], model.operator(graph.x, graph.edge_index, None)
+    torch.testing.assert_close(states[0], phi(model.encoder(graph.x)))
+    for number, (h, after) in enumerate(pairwise(states)):
+        terms = torch.cat(model.terms(number, h, states[0], adj), 1)
+        mixed = model.steps[number].mixture.linear(terms)
+        new = phi(batch_norm(mixed, None, None, training=True))
+        torch.testing.assert_close(after, h + new if residual else new)
+    expected = model.decoder(torch.cat(states, 1) if jump else states[-1])
+    torch.testing.assert_close(model(graph.x, graph.edge_index), expected)
 
 
 def test_number_of_step_modules_with_shared_and_per_step_weights(graph):
@@ -103,7 +115,6 @@ def test_number_of_step_modules_with_shared_and_per_step_weights(graph):
 
 
 def test_reversing_edges_exchanges_the_coefficients_of_both_directions(directed):
-    """Reversing all edges exchanges the coefficients of both directions."""
     torch.manual_seed(1)
     model = GREADX(3, 4, 2, num_steps=2, direction="both").double().eval()
     other = GREADX(3, 4, 2, num_steps=2, direction="both").double().eval()
@@ -187,7 +198,6 @@ def test_edge_mask_applies_to_edges_of_every_type(typed):
 
 
 def test_changed_edge_types_invalidate_cached_operators(typed):
-    """Cached operators depend on the current types."""
     model = GREADX(3, 4, 2, num_relations=3).double().eval()
     first = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
     swapped = torch.tensor([1, 0, 2])[typed.edge_type]
@@ -344,7 +354,7 @@ def test_both_directions_need_a_directed_graph(graph):
 
 
 def test_embedding_equals_its_formula_and_rejects_another_graph(graph):
-    """Without features H_0 = φ(Ã W)."""
+    """If e(X) = 0, H_0 = φ(Ã W)."""
     model = GREADX(3, 4, 2, embedding=True, num_nodes=12).double().eval()
     with torch.no_grad():
         for parameter in model.encoder.parameters():
@@ -372,8 +382,8 @@ def test_output_ignores_features_of_isolated_node_without_local_term(graph):
 
 
 def tuned(name: str, **options) -> nn.Module:
-    quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
-    return MODELS[name].make(3, 8, 2, num_nodes=12, **quiet).double()
+    given = {"input_dropout": 0.0, "dropout": 0.0} | options
+    return MODELS[name].make(3, 8, 2, num_nodes=12, **given).double()
 
 
 def gcn_of_pyg(ego, neighbours, bias):
@@ -499,7 +509,7 @@ def test_later_calls_with_edge_types_do_not_synchronize_with_the_host(typed):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_edge_mask_applies_to_operators_of_every_direction(directed, direction):
-    """An edge that an explainer masks is removed in both directions."""
+    """The mask of an edge multiplies its entry in the operator of each direction."""
     model = GREADX(3, 4, 2, direction=direction).double()
     mask = torch.rand(directed.num_edges, dtype=torch.float64)
     before = model.operator(directed.x, directed.edge_index, None)

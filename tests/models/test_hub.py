@@ -76,13 +76,13 @@ def test_missing_huggingface_hub_raises_an_error_with_install_command(tmp_path):
         "sys.modules['huggingface_hub'] = None\n"
         "import gread\n"
         "model = gread.GREAD(3, 4, 2, reaction='st')\n"
-        "for ask in (model.save_pretrained, gread.GREAD.from_pretrained):\n"
+        "for call in (model.save_pretrained, gread.GREAD.from_pretrained):\n"
         "    try:\n"
-        "        ask('x')\n"
+        "        call('x')\n"
         "    except gread.InputError as error:\n"
         "        print(error)\n"
     )
-    # A new interpreter: a forked one may have imported the library before.
+    # A new interpreter, because a forked process may have imported the library before.
     program = [sys.executable, "-c", code]
     shown = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
     assert shown.stdout.count("needs huggingface_hub: pip install 'gread[hub]'") == 2, shown.stderr

@@ -21,8 +21,8 @@ def build(request):
     """Build the model for three features and two classes, without dropout, in float64."""
 
     def make(num_nodes=12, **options):
-        quiet = {"input_dropout": 0.0, "dropout": 0.0} | options
-        return MODELS[request.param].make(3, 8, 2, num_nodes=num_nodes, **quiet).double()
+        given = {"input_dropout": 0.0, "dropout": 0.0} | options
+        return MODELS[request.param].make(3, 8, 2, num_nodes=num_nodes, **given).double()
 
     make.entry = MODELS[request.param]
     return make
@@ -92,21 +92,21 @@ def test_every_model_can_overfit_eight_nodes(build):
         train_mask=torch.ones(8, dtype=torch.bool),
     )
     data.val_mask = data.test_mask = data.train_mask
-    alone = build.entry.title == "SGC"  # one linear map, trained with its authors' learning rate
-    config = gread.TrainConfig(epochs=400, lr=0.2 if alone else 0.05, weight_decay=0.0)
+    is_sgc = build.entry.title == "SGC"  # one linear map, trained with its authors' learning rate
+    config = gread.TrainConfig(epochs=400, lr=0.2 if is_sgc else 0.05, weight_decay=0.0)
 
     class Fitted(Exception):
-        """Raised when the training loss is small enough."""
+        """Raised when all nodes are classified correctly."""
 
-    def look(epoch):
+    def stop_if_fitted(epoch):
         if epoch.train == 1.0:
             raise Fitted
 
     with pytest.raises(Fitted):
-        gread.fit(build(num_nodes=8), data, config, on_epoch=look)
+        gread.fit(build(num_nodes=8), data, config, on_epoch=stop_if_fitted)
 
 
-def test_a_graph_without_edges_and_a_single_node(build):
+def test_graphs_without_edges_and_with_one_node_are_supported(build):
     nothing = torch.empty(2, 0, dtype=torch.int64)
     x = torch.randn(5, 3, dtype=torch.float64)
     model = build(num_nodes=5).eval()
@@ -165,19 +165,19 @@ def test_a_single_class_can_be_trained(name, graph):
     assert gread.fit(model, graph, gread.TrainConfig(epochs=2)).best.test == 1.0
 
 
-def spoil(x, row):
+def with_nan(x, row):
     x = x.clone()
     x[row, 0] = math.nan
     return x
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "sentence"),
+    ("change", "sentence"),
     [
         (lambda x, e: (x[:, :2], e), r"x must have the shape \[N, 3\], got \[12, 2\]"),
         (lambda x, e: (x[0], e), r"x must have the shape \[N, 3\], got \[3\]"),
         (lambda x, e: (x.long(), e), "x must be a floating-point tensor, got torch.int64"),
-        (lambda x, e: (spoil(x, 4), e), "x must be finite, got NaN or infinity in row 4"),
+        (lambda x, e: (with_nan(x, 4), e), "x must be finite, got NaN or infinity in row 4"),
         (lambda x, e: (x, e.T), r"edge_index must have the shape \[2, E\], got \[\d+, 2\]"),
         (lambda x, e: (x, e.float()), "edge_index must be an int64 tensor, got torch.float32"),
         (lambda x, e: (x[:8], e), r"edge_index must name nodes 0 to 7, got node \d+"),
@@ -185,9 +185,9 @@ def spoil(x, row):
         (lambda x, e: (x, e, torch.ones(3)), r"edge_weight must have the shape \[\d+\], got \[3\]"),
     ],
 )
-def test_invalid_input_raises_a_one_line_error(build, graph, spoilt, sentence):
+def test_invalid_input_raises_a_one_line_error(build, graph, change, sentence):
     with pytest.raises(InputError, match=sentence):
-        build()(*spoilt(graph.x, graph.edge_index))
+        build()(*change(graph.x, graph.edge_index))
 
 
 def test_dropout_rate_outside_its_range_is_rejected(build):

@@ -1,4 +1,7 @@
-"""Extreme inputs give correct results or an error; ``python -m studies.soak numbers`` has more."""
+"""Extreme inputs give correct results or an error.
+
+``python -m studies.soak numbers`` runs more seeds and a larger graph.
+"""
 
 import pytest
 import torch
@@ -8,7 +11,7 @@ from gread.models.catalog import MODELS
 from studies.soak.numbers import CHECKS, build, graph, isolated, outcome
 
 COMPUTED = ("autocast to bfloat16", "autocast to float16", "weights 0", "a graph of one node")
-"""Inputs that every model accepts, except Geom-GCN, which has no edge weights."""
+"""Inputs that every model accepts, except Geom-GCN, which does not support edge weights."""
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn")  # not available on every processor
@@ -28,5 +31,5 @@ def test_edge_weights_of_another_dtype_are_rejected(dtype):
         build("gread-bs", seed=0)(x, edge_index, weight)
 
 
-def test_gradients_and_predictions_on_isolated_nodes_are_correct():
+def test_predictions_on_isolated_nodes_equal_those_of_a_separate_graph():
     assert isolated(10**4).startswith("correct")

@@ -20,7 +20,7 @@ def graph():
     return data
 
 
-def some(graph, channels=8, **settings):
+def four_models(graph, channels=8, **settings):
     """Four models with different times, steps and coefficients."""
     alphas, betas = ([k for k in kinds if k != "matrix"] * 4 for kinds in (ALPHAS, BETAS))
     models = []
@@ -48,11 +48,10 @@ def check(models, graph):
     logits, _ = logits_and_gradients(together, graph, upstream)
     for parameter in together.parameters():  # so that `unstack` gives the gradients back
         parameter.data = parameter.grad
-    copies = [model for model in models]
     alone = [logits_and_gradients(m, graph, u) for m, u in zip(models, upstream, strict=True)]
     torch.testing.assert_close(logits, torch.stack([one for one, _ in alone]))
-    unstack(together, copies, range(len(models)))
-    for model, (_, gradients) in zip(copies, alone, strict=True):
+    unstack(together, models, range(len(models)))
+    for model, (_, gradients) in zip(models, alone, strict=True):
         for got, expected in zip(model.parameters(), gradients, strict=True):
             expected = torch.zeros_like(got) if expected is None else expected
             torch.testing.assert_close(got.data, expected)
@@ -62,7 +61,7 @@ def check(models, graph):
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
 @pytest.mark.parametrize("reaction", [*gread.REACTIONS, None])
 def test_stacked_members_equal_single_models(graph, reaction, adjacency, solver):
-    check(some(graph, reaction=reaction, adjacency=adjacency, solver=solver), graph)
+    check(four_models(graph, reaction=reaction, adjacency=adjacency, solver=solver), graph)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -72,7 +71,7 @@ def test_stacked_members_support_every_encoder_and_decoder(
     graph, encoder, decoder, output_activation
 ):
     forms = {"encoder": encoder, "decoder": decoder, "output_activation": output_activation}
-    check(some(graph, **forms), graph)
+    check(four_models(graph, **forms), graph)
 
 
 @pytest.mark.parametrize("adjacency", ["original", "soft"])
@@ -88,7 +87,7 @@ def test_stacked_members_may_differ_in_normalization_loops_and_activation(
     for number, normalization in enumerate([*gread.graph.adjacency.NORMALIZATIONS, "symmetric"]):
         own = {"normalization": normalization, "self_loops": float(number % 2)}
         own |= {"output_activation": number > 1, "adjacency": adjacency}
-        models += some(graph, **own)[number : number + 1]
+        models += four_models(graph, **own)[number : number + 1]
     assert len(models) == 4
     check(models, graph)
     together = stack(models)
@@ -110,7 +109,9 @@ def test_stacked_adjacencies_may_differ_in_weights_of_own_loops(graph):
 def test_member_without_self_loops_ignores_loops_of_other_members(graph):
     """This holds even if the loops get all attention."""
     models = [
-        model for loops in (0.0, 1.0) for model in some(graph, adjacency="soft", self_loops=loops)
+        model
+        for loops in (0.0, 1.0)
+        for model in four_models(graph, adjacency="soft", self_loops=loops)
     ]
     for model in models:
         model.layer.adjacency.query.weight.data.mul_(100)
@@ -121,7 +122,7 @@ def test_member_without_self_loops_ignores_loops_of_other_members(graph):
 def test_stacked_members_support_sparse_features_and_detached_source(graph):
     words = graph.clone()
     words.x = (torch.rand(60, 40) < 0.1).double()
-    check(some(words, reaction="st", detach_source=True), words)
+    check(four_models(words, reaction="st", detach_source=True), words)
 
 
 @pytest.mark.parametrize("source", ["initial", "none"])
@@ -164,7 +165,7 @@ def test_stacked_grand_members_support_every_attention_form(
 
 
 def test_diverging_member_does_not_affect_other_members(graph):
-    models = some(graph, reaction="f")
+    models = four_models(graph, reaction="f")
     with torch.no_grad():
         models[1].encoder.weight.fill_(torch.nan)
     logits = stack(models)(graph.x, graph.edge_index)
@@ -191,7 +192,7 @@ STACKABLE = [(name, {}) for name, entry in gread.MODELS.items() if entry.populat
 
 
 @pytest.mark.parametrize(("name", "form"), [*STACKABLE, ("gread-x", {"weights": "shared"})])
-def test_every_use_of_dropout_has_a_seed(graph, name, form):
+def test_every_dropout_draws_one_seed_in_a_forward_pass(graph, name, form):
     entry = gread.MODELS[name]
     rates = {"input_dropout": 0.5, "dropout": 0.2}
     model = stack([entry.make(graph.num_features, 8, 3, num_nodes=60, **rates, **form).double()])
@@ -204,7 +205,7 @@ def test_every_use_of_dropout_has_a_seed(graph, name, form):
 
 
 def test_keep_selects_the_remaining_members(graph):
-    models = some(graph)
+    models = four_models(graph)
     together = stack(models)
     whole = together(graph.x, graph.edge_index)
     keep(together, [3, 1])
@@ -224,9 +225,9 @@ def test_a_model_declares_whether_it_can_be_stacked(name):
 
 def test_stacking_unsupported_models_raises_cannot_stack(graph):
     with pytest.raises(CannotStack, match="adaptive solver"):
-        stack(some(graph, solver="dopri5"))
+        stack(four_models(graph, solver="dopri5"))
     with pytest.raises(CannotStack, match="known terms"):
-        stack(some(graph, reaction=lambda s: s.h))
+        stack(four_models(graph, reaction=lambda s: s.h))
     for model, settings, reason in (
         ("gcn", {}, "no rule for GCN"),
         ("grand", {"attention": "exponential"}, "no rule for KernelScores"),

@@ -1,4 +1,4 @@
-"""TorchScript's tracer, whose tensors kernels cannot read, raises an error."""
+"""Tracing with TorchScript raises an error, because kernels cannot read traced tensors."""
 
 import pytest
 

@@ -8,13 +8,13 @@ from gread.graph.structure.multigraph import structural_multigraph
 from gread.models.catalog import MODELS
 
 
-def attended(layer, weight, h, graphs):
-    """Attention by its equation, node by node; ``graphs`` has (source, target, relation, w)."""
+def attended(layer, weight, h, pairs):
+    """Attention by its equation, node by node; ``pairs`` are (source, target, relation, w)."""
     *maps, root = weight.chunk(layer.query.size(0) + 1, dim=1)
     out = [h[i] @ root + layer.bias for i in range(len(h))]
     for r, w_r in enumerate(maps):
         for i in range(len(h)):
-            near = [(j, w) for j, target, kind, w in graphs if target == i and kind == r]
+            near = [(j, w) for j, target, kind, w in pairs if target == i and kind == r]
             if near:
                 y = [h[j] @ w_r for j, _ in near]
                 own = h[i] @ w_r
@@ -28,6 +28,8 @@ def attended(layer, weight, h, graphs):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_wrgat_equals_dense_formula(graph, weighted):
     model = MODELS["wrgat"].build(3, 5, 2, num_rings=2).double().eval()
+    for layer in (model.first, model.second):
+        torch.nn.init.normal_(layer.bias)
     edge_weight = torch.rand(graph.num_edges).double() if weighted else None
     w = torch.ones(graph.num_edges).double() if edge_weight is None else edge_weight
     index, kind, alike = structural_multigraph(graph.edge_index, 12)

@@ -26,16 +26,18 @@ def test_images_share_one_colour_scale_and_one_colour_bar():
     assert len(figure.axes) == 5  # including the colour bar
 
 
-def test_the_lines_of_one_panel_are_named_at_their_ends():
+def test_lines_of_a_single_panel_have_labels_instead_of_a_legend():
     series = (line("up", [1, 2, 3]), line("down", [3, 2, 1]), line("early", [1, 2]))
-    (axis,) = draw(Chart("Title", (Panel(series=series, x=Axis(limits=(0, 2))),))).axes
+    figure = draw(Chart("Title", (Panel(series=series, x=Axis(limits=(0, 2))),)))
+    (axis,) = figure.axes
     assert set(texts(axis)) == {"up", "down", "early"}
-    assert not axis.get_legend()
+    assert not figure.legends
 
 
 def test_line_labels_do_not_overlap():
     series = tuple(line(f"model {k}", [1, 1 + k / 1000]) for k in range(8))
-    (axis,) = draw(Chart("Title", (Panel(series=series, x=Axis(limits=(0, 1))),))).axes
+    panel = Panel(series=series, x=Axis(limits=(0, 1)), y=Axis(limits=(0, 2)))
+    (axis,) = draw(Chart("Title", (panel,))).axes
     heights = sorted(text.get_position()[1] for text in axis.texts if text.get_text())
     assert min(np.diff(heights)) > 0.05
 
@@ -74,6 +76,8 @@ def test_missing_panels_leave_empty_grid_cells(columns):
     panel = Panel("empty", remark="no runs yet")
     figure = draw(Chart("Title", (panel,) * (columns + 1), columns=columns))
     assert len(figure.axes) == 2 * columns
+    shown = [axis.axison for axis in figure.axes]
+    assert shown == [True] * (columns + 1) + [False] * (columns - 1)
     assert texts(figure.axes[0]) == ["no runs yet"]
 
 

@@ -1,7 +1,7 @@
 """The page in a real browser, opened from a file.
 
 These tests are slow, because a browser takes seconds to start. test_charts.py and test_tables.py
-test the content of the page without one.
+test charts and tables without one.
 """
 
 import json
@@ -56,12 +56,12 @@ def small():
         ),
         claims=(Claim("B is the best", "A is", holds=False),),
     )
-    films = (Frame("t = 0", (image(0.0),)), Frame("t = 5", (image(0.75),)))
-    way = (Frame("t = 0", (points(0.0, 1.0),)), Frame("t = 1", (points(3.0, 1.0),)))
+    images = (Frame("t = 0", (image(0.0),)), Frame("t = 5", (image(0.75),)))
+    paths = (Frame("t = 0", (points(0.0, 1.0),)), Frame("t = 1", (points(3.0, 1.0),)))
     evil = TextTable(EVIL, (EVIL, "b"), rows((EVIL, EVIL)), EVIL, (Claim(EVIL, EVIL, holds=True),))
     shown = {
-        "figure-1": Chart("Figure 1: grid", (image(0.0),), frames=films),
-        "figure-2": Chart("Figure 2: nodes", (points(0.0, 1.0),), frames=way),
+        "figure-1": Chart("Figure 1: grid", (image(0.0),), frames=images),
+        "figure-2": Chart("Figure 2: nodes", (points(0.0, 1.0),), frames=paths),
         "figure-5": Chart("Figure 5: energy", (energy,)),
         "table-4": table,
         "figure-6": Chart("Figure 6: homophily", (energy, Panel("Film", remark="no runs yet")), 2),
@@ -102,7 +102,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def visit(tabs, files):
-    """Function that opens a page; fails on requests and on console messages."""
+    """Function that opens a page; the test fails on console messages and foreign requests."""
 
     def open_page(name="small", size=(1300, 1100), **options):
         return tabs.open(files[name].as_uri(), size=size, **options)
@@ -144,9 +144,9 @@ def test_all_artefacts_are_shown_and_fit_the_page_width(visit, width):
 
 def test_hover_shows_the_values_in_a_tooltip(visit):
     tab = visit()
-    told = hover(tab, tab.locator("#figure-5 .drawing"), 0.5, 0.3)
-    assert "layer 1" in told
-    assert "GREAD-BS\n20 (0.5 to 20)" in told
+    text = hover(tab, tab.locator("#figure-5 .drawing"), 0.5, 0.3)
+    assert "layer 1" in text
+    assert "GREAD-BS\n20 (0.5 to 20)" in text
     assert "state\n0.25" in hover(tab, tab.locator("#figure-1 .drawing").first, 0.25, 0.75)
     assert "class 0" in hover(tab, tab.locator("#figure-2 .drawing").first, 0.05, 0.95)
     tab.mouse.move(2, 2)

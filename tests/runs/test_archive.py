@@ -22,7 +22,7 @@ def test_results_round_trip_as_json_lines_without_histories(tmp_path, small):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "cause"),
     [
         (lzma.compress(b"\xff"), "must be UTF-8 text"),
         (b"neither packed nor a result", "compressed by xz"),
@@ -33,11 +33,11 @@ def test_results_round_trip_as_json_lines_without_histories(tmp_path, small):
     ],
     ids=["no text", "not packed", "cut", "followed by more", "too large", "no result"],
 )
-def test_invalid_archives_raise_store_errors_naming_the_file(tmp_path, monkeypatch, content, said):
+def test_invalid_archives_raise_store_errors_naming_the_file(tmp_path, monkeypatch, content, cause):
     monkeypatch.setattr("gread.runs.archive.LARGEST", 2**24)
     path = tmp_path / "some.jsonl.xz"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match=f"some.jsonl.xz.*{said}"):
+    with pytest.raises(StoreError, match=f"some.jsonl.xz.*{cause}"):
         read_results(path)
 
 

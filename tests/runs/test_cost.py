@@ -5,14 +5,14 @@ from gread.runs.spec import RunSpec
 
 
 @pytest.fixture
-def nothing_here(tmp_path, monkeypatch):
+def no_local_data(tmp_path, monkeypatch):
     monkeypatch.setenv("GREAD_DATA", str(tmp_path))
     _size.cache_clear()
     yield
     _size.cache_clear()
 
 
-def test_estimated_time_grows_with_graph_size_without_local_data(nothing_here):
+def test_estimated_time_grows_with_graph_size_without_local_data(no_local_data):
     names = ("texas", "chameleon-filtered", "roman-empire", "amazon-ratings", "questions")
     settings = {"hidden_channels": 64, "time": 4.0, "step_size": 0.5}
     seconds = [estimate(RunSpec(dataset=n, model="gread-bs", hyper=settings)) for n in names]

@@ -1,4 +1,4 @@
-"""Stored runs keep their keys, also if models change."""
+"""Stored runs keep their keys, even if models change."""
 
 import json
 import shutil

@@ -209,7 +209,7 @@ def launched(tmp_path, small):
 
 
 def in_group(group: int) -> list[str]:
-    """Live processes of a group."""
+    """States of the live processes of a group."""
     listed = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True).stdout
     rows = [row.split() for row in listed.splitlines()]
     return [state for number, state in rows if int(number) == group and state[0] != "Z"]
@@ -309,12 +309,12 @@ def test_worker_processes_started_in_advance_compute_later_jobs(tmp_path, small)
     launch([small(seed=seed) for seed in range(4)], store, executor=executor, workers=2)
     assert len(store) == 4
     assert set(multiprocessing.active_children()) - others == started
-    executor.start("cpu", 1, ())  # which is this process
+    executor.start("cpu", 1, ())  # one worker is this process
     assert set(multiprocessing.active_children()) - others == started
 
 
-class Hopeless:
-    """Executor whose processes die, except the first."""
+class LossyExecutor:
+    """Executor that loses every job except the one with seed 0."""
 
     remote = False
 
@@ -332,7 +332,7 @@ def test_launch_gives_up_after_three_consecutive_failures(tmp_path, small):
     store = ResultStore(tmp_path)
     lost = pytest.raises(ConnectionError, match=r"2 runs failed 3 times in a row.* lightning")
     with pytest.warns(UserWarning, match="are retried"), lost:
-        launch([small(seed=seed) for seed in range(3)], store, executor=Hopeless())
+        launch([small(seed=seed) for seed in range(3)], store, executor=LossyExecutor())
     assert len(store) == 1
     with pytest.raises(InputError, match="unknown executor 'cloud'; choose from: local, ray"):
         launch([], store, executor="cloud")

@@ -16,7 +16,7 @@ FILES = [(source, file.name) for source in SOURCES for file in (PRESETS / source
 
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("model", GREAD)
-def test_every_gread_model_has_a_preset_that_its_signature_takes(model, dataset):
+def test_every_gread_model_can_be_built_with_its_presets(model, dataset):
     for source in ("paper", *(["published"] if model == "gread-bs" else [])):
         preset = find_preset(model, dataset, source)
         assert preset.source == source

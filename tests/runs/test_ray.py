@@ -1,8 +1,8 @@
 """Runs on a real Ray cluster of two local nodes, parts of which are killed.
 
 These tests are slow, because a process of the cluster takes seconds to start. The contract of
-executors is tested without a cluster in test_launch.py. Tests share one cluster, and those that
-kill parts of it come last.
+executors is tested without a cluster in test_launch.py. Tests share one cluster. The test that
+removes a node comes after the others that need two nodes.
 """
 
 import json
@@ -45,8 +45,8 @@ DRIVER = """
 import sys
 from gread.runs import ResultStore, RunSpec, launch
 specs = [RunSpec.from_json(text) for text in sys.argv[3:]]
-told = lambda _: print("one", flush=True)
-launch(specs, ResultStore(sys.argv[2]), executor=f"ray={sys.argv[1]}", on_result=told)
+show = lambda _: print("one", flush=True)
+launch(specs, ResultStore(sys.argv[2]), executor=f"ray={sys.argv[1]}", on_result=show)
 """
 
 
@@ -65,14 +65,14 @@ def limit():
 
 
 @pytest.fixture
-def apart():
+def disconnected():
     """Disconnect this process from any cluster."""
     ray.shutdown()
 
 
 @pytest.fixture(scope="module")
-def alone():
-    """Cluster of one node with one core."""
+def local_cluster():
+    """Cluster that starts with one node with one core; `cluster` adds a second."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,  # a short path
         pytest.MonkeyPatch.context() as patch,
@@ -88,11 +88,11 @@ def alone():
 
 
 @pytest.fixture
-def cluster(alone):
+def cluster(local_cluster):
     """Cluster of two nodes."""
-    if not alone.worker_nodes:
-        alone.add_node(num_cpus=1)
-    return alone
+    if not local_cluster.worker_nodes:
+        local_cluster.add_node(num_cpus=1)
+    return local_cluster
 
 
 @pytest.fixture
@@ -107,20 +107,20 @@ def table(small):
     return {spec: run(spec).history for spec in specs}
 
 
-def working(*nodes) -> list[int]:
-    """Busy processes by node."""
+def busy_workers(*nodes) -> list[int]:
+    """Worker processes of the nodes that are computing a job."""
     raylets = {node.all_processes["raylet"][0].process.pid for node in nodes}
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
     return [int(pid) for pid, parent, name in rows if int(parent) in raylets and "_work" in name]
 
 
-def stopped(*nodes) -> list[int]:
-    """Processes that are stopped in a run, and so cannot deliver its result."""
-    processes = working(*nodes)
+def stop_workers(*nodes) -> list[int]:
+    """Stop the processes that are computing a job, and return those that have no result yet."""
+    processes = busy_workers(*nodes)
     for process in processes:
         os.kill(process, signal.SIGSTOP)
-    still = working(*nodes)  # a process gives up its name before it delivers
+    still = busy_workers(*nodes)  # a process loses this name before it sends its result
     for process in set(processes) - set(still):
         os.kill(process, signal.SIGCONT)
     return [process for process in processes if process in still]
@@ -138,12 +138,14 @@ def assert_same(store: ResultStore, table) -> None:
         ("nonsense", "Invalid address"),
     ],
 )
-def test_unreachable_ray_address_raises_input_error(apart, address, reason):
+def test_unreachable_ray_address_raises_input_error(disconnected, address, reason):
     with pytest.raises(InputError, match=f"cluster must be reachable, got '{address}': .*{reason}"):
         find_executor(f"ray={address}")
 
 
-def test_connecting_to_a_server_that_is_not_ray_times_out(apart, monkeypatch, capsys, tmp_path):
+def test_connecting_to_a_server_that_is_not_ray_times_out(
+    disconnected, monkeypatch, capsys, tmp_path
+):
     monkeypatch.setattr("gread.runs.executors.ray.SECONDS", 3.0)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -225,13 +227,13 @@ def test_out_of_memory_runs_are_retried_alone(tmp_path, cluster, small):
 def test_postgresql_search_retries_runs_of_a_killed_worker(tmp_path, cluster, executor, postgresql):
     space = Space("gread-bs", TABLE | {"epochs": 60})
     settings = {"space": space, "splits": [0, 1], "options": {"num_nodes": 30}, "trials": 4}
-    killed, told = [], []
+    killed, counts = [], []
 
     def kill(progress):
-        told.append(progress.runs)
-        until = time.monotonic() + 1  # other runs start after this function
+        counts.append(progress.runs)
+        until = time.monotonic() + 1  # later runs start after this function
         while not killed and time.monotonic() < until:
-            for process in stopped(*cluster.list_all_nodes()):
+            for process in stop_workers(*cluster.list_all_nodes()):
                 os.kill(process, signal.SIGKILL)
                 killed.append(process)
 
@@ -243,7 +245,7 @@ def test_postgresql_search_retries_runs_of_a_killed_worker(tmp_path, cluster, ex
     assert found == search("csbm", store=ResultStore(tmp_path / "here"), **settings)
     study, _ = load_study("csbm-gread-bs", postgresql, tmp_path)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
-    assert len(store) == 8 == told[-1]  # each run was reported once
+    assert len(store) == 8 == counts[-1]  # each run was reported once
 
 
 def test_commands_take_an_executor(tmp_path, cluster, executor, table, monkeypatch, capsys):
@@ -292,7 +294,7 @@ def test_runs_of_a_removed_node_are_retried(tmp_path, cluster, executor, table):
         if node not in cluster.worker_nodes:
             return
         until = time.monotonic() + 1
-        while not (processes := stopped(node)):  # between two runs
+        while not (processes := stop_workers(node)):  # between two runs
             if time.monotonic() > until:
                 return  # its runs are done, and others start after this function
         cluster.remove_node(node, allow_graceful=False)
@@ -305,19 +307,19 @@ def test_runs_of_a_removed_node_are_retried(tmp_path, cluster, executor, table):
     assert len(seen) == len(table)
 
 
-def test_restarted_driver_computes_only_missing_runs(tmp_path, alone, table):
+def test_restarted_driver_computes_only_missing_runs(tmp_path, local_cluster, table):
     program = tmp_path / "driver.py"
     program.write_text(DRIVER)
     texts = [spec.to_json() for spec in table]
     store = ResultStore(tmp_path / "store")
-    command = [sys.executable, program, alone.address, store.path.parent, *texts]
+    command = [sys.executable, program, local_cluster.address, store.path.parent, *texts]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
         assert "one\n" in iter(driver.stdout.readline, "")  # Ray also prints there
         driver.kill()
     before = {result.spec: result.finished for result in store}
     assert 0 < len(before) < len(table)
     seen = []
-    launch(table, store, executor=f"ray={alone.address}", on_result=seen.append)
+    launch(table, store, executor=f"ray={local_cluster.address}", on_result=seen.append)
     assert_same(store, table)
     assert len(before) + len(seen) == len(table)
     assert before.items() <= {result.spec: result.finished for result in store}.items()

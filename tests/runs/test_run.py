@@ -94,8 +94,8 @@ def test_a_run_that_diverges_later_keeps_its_best_epoch(small):
 
 
 @pytest.fixture
-def beyond(small):
-    """Function that returns specs of BS with twice the stable step on a bipartite graph."""
+def unstable(small):
+    """Function that returns specs of BS with over twice the stable step on a bipartite graph."""
 
     def make(time, **changes) -> RunSpec:
         options = {"num_nodes": 30, "homophily": 0.0, "degree": 6}
@@ -106,14 +106,14 @@ def beyond(small):
     return make
 
 
-def test_message_of_an_unstable_bs_run_gives_the_stable_step_size(beyond):
-    result = run(beyond(300.0))
+def test_message_of_an_unstable_bs_run_gives_the_stable_step_size(unstable):
+    result = run(unstable(300.0))
     assert result.status == "failed"
     assert re.search(r"Runge-Kutta 4 is stable up to 0\.(69|7) at t = ", result.message)
 
 
-def test_energies_beyond_the_float32_range_are_stored(tmp_path, beyond):
-    spec = beyond(30.0, train=TrainConfig(epochs=1), record=("energy",))
+def test_energies_beyond_the_float32_range_are_stored(tmp_path, unstable):
+    spec = unstable(30.0, train=TrainConfig(epochs=1), record=("energy",))
     result = run(spec)
     assert max(result.records["energy"]) > torch.finfo(torch.float32).max
     store = ResultStore(tmp_path)
@@ -129,14 +129,14 @@ def test_nan_in_a_record_becomes_none(small, monkeypatch):
 
 
 @pytest.mark.slow
-def test_failed_members_have_the_same_message_as_single_runs(beyond):
-    specs = [beyond(time) for time in (300.0, 3.0, 400.0)]
+def test_failed_members_have_the_same_message_as_single_runs(unstable):
+    specs = [unstable(time) for time in (300.0, 3.0, 400.0)]
     together = run_together(specs)
     assert [result.status for result in together] == ["failed", "ok", "failed"]
     assert [result.message for result in together] == [run(spec).message for spec in specs]
 
 
-def test_only_the_member_with_too_many_steps_fails(tmp_path, small):
+def test_only_the_run_with_too_many_steps_fails(tmp_path, small):
     specs = [small(hyper={"hidden_channels": 4, "time": time}) for time in (1.0, 1e9, 2.0)]
     store = ResultStore(tmp_path)
     launch(specs, store, together=True)
@@ -146,8 +146,12 @@ def test_only_the_member_with_too_many_steps_fails(tmp_path, small):
 
 def test_on_epoch_receives_the_model_and_the_data(small):
     seen = []
-    run(small(), on_epoch=lambda epoch, model, data: seen.append((epoch.number, data.num_nodes)))
-    assert seen == [(0, 30), (1, 30), (2, 30)]
+
+    def on_epoch(epoch, model, data):
+        seen.append((epoch.number, isinstance(model, torch.nn.Module), data.num_nodes))
+
+    run(small(), on_epoch=on_epoch)
+    assert seen == [(0, True, 30), (1, True, 30), (2, True, 30)]
 
 
 def test_an_unknown_record_is_refused(small):
@@ -164,5 +168,5 @@ def test_gread_bs_test_accuracy_on_texas_exceeds_77_percent(real_root):
             dataset="texas", model="gread-bs", split=split, hyper=preset.hyper, train=preset.train
         )
         tests.append(run(spec, root=str(real_root)).test)
-    # The published code reaches 86.3 on average over ten splits, with a deviation of 4.8.
+    # The file of the tuned preset reports a test accuracy of 85.14 ± 4.34 over 30 other runs.
     assert sum(tests) / 3 > 0.77

@@ -40,7 +40,7 @@ def test_missing_returns_unique_specs_without_a_result(store, small):
     assert [spec.seed for spec in store.missing(specs)] == [2, 0]
 
 
-def test_the_file_is_readable_with_any_client(store, small):
+def test_the_file_is_readable_with_any_sqlite_client(store, small):
     store.put(Result(small(split=3), "ok", val=0.9, test=0.8, seconds=1.5))
     with closing(sqlite3.connect(store.path)) as connection, connection:
         row = connection.execute(
@@ -81,7 +81,7 @@ def test_several_processes_write_at_once(store, small):
 
 def test_corrupt_store_is_reported_renamed_and_recreated(store, small):
     store.put(Result(small(), "ok"))
-    store.path.write_bytes(b"this is no database, whatever its name says" * 50)
+    store.path.write_bytes(b"this is no database" * 50)
     with pytest.warns(
         UserWarning, match=r"results.sqlite is broken .* was moved to results.broken"
     ):
@@ -166,7 +166,7 @@ def test_full_disk_raises_store_error_and_keeps_the_store_valid(store, small):
     assert len(store) == 0  # and it is valid
 
 
-def test_accuracies_are_read_without_histories(store, small):
+def test_numbers_returns_one_metric_of_every_run_by_key(store, small):
     store.put(Result(small(), "ok", train=1.0, val=0.5, test=0.25, history=((1.0, 0.1, 0.2, 0.3),)))
     store.put(Result(small(seed=1), "failed"))
     assert store.numbers("val") == {small().key: 0.5, small(seed=1).key: None}

@@ -1,6 +1,7 @@
 """Output of trackers, read with their own readers.
 
-The packages are too large for the extra ``test``; tests of missing ones are skipped.
+The extra ``test`` has TensorBoard only, because the other packages are large. Tests of missing
+packages are skipped.
 """
 
 import json
@@ -22,7 +23,7 @@ NUMBERS = ("loss", "train", "val", "test")
 
 
 @pytest.fixture(autouse=True)
-def at_home(monkeypatch, tmp_path):
+def isolated(monkeypatch, tmp_path):
     """Isolate trackers from the network and from the user's configuration."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -77,7 +78,7 @@ def mlflow_run(uri):
 
 
 def points_of(result):
-    """Epochs and values by name."""
+    """Epochs and values, one list for each of `NUMBERS`."""
     return [[(n, epoch[i]) for n, epoch in enumerate(result.history)] for i in range(4)]
 
 

@@ -25,7 +25,7 @@ def space():
 
 @pytest.fixture
 def find(store, space):
-    """Search briefly."""
+    """Function that runs a short search."""
 
     def run(trials=4, **changes):
         settings = {"store": store, "space": space, "splits": [0, 1], "options": {"num_nodes": 30}}

@@ -76,7 +76,7 @@ def test_report_records_each_view_of_test_accuracies(find, store, tmp_path):
     find(trials=5)
     made = report(NAME, store)
     assert made.seen == (3, 5)
-    assert "# test accuracies were seen after 3, 5 trials\n" in made.preset()
+    assert "# test accuracy was seen after 3, 5 trials\n" in made.preset()
     assert report(NAME, store).seen == (3, 5)
 
 
@@ -119,7 +119,7 @@ def test_runs_on_another_machine_are_not_needed_for_the_preset(find, store, tmp_
     assert "test accuracy" not in path.read_text()
 
 
-def test_report_of_an_unknown_study_raises_input_error(find, store):
+def test_report_of_an_unknown_study_raises_input_error(store):
     with pytest.raises(InputError, match="there is no study 'mine'"):
         report("mine", store)
 

@@ -115,7 +115,7 @@ def test_invalid_search_arguments_create_no_study(find, store):
     assert not (store.path.parent / "studies").exists()
 
 
-def test_trials_of_a_failed_search_are_continued_by_the_next(find, store, monkeypatch):
+def test_trials_of_a_failed_search_are_continued_by_the_next(find, store):
     with pytest.raises(InputError, match="split must be below 10"):
         find(trials=2, splits=[0, 10], study="broken")
     study, plan = load_study("broken", None, store.path.parent / "studies")

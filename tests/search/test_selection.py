@@ -25,8 +25,8 @@ def many():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_selects_the_same_complete_trial_in_any_order(rule, many):
-    lucky = trial(30, 1.0, complete=False)
-    selected = select([*many, lucky], SPACE, rule)
+    pruned = trial(30, 1.0, complete=False)
+    selected = select([*many, pruned], SPACE, rule)
     assert selected in many
     random.Random(1).shuffle(many)
     assert select(many, SPACE, rule) == selected
@@ -68,9 +68,9 @@ def test_one_standard_error_rule_selects_the_simplest_comparable_trial():
 def test_neighbours_rule_rejects_an_outlier_among_poor_trials():
     poor = [trial(n, 0.5, time=0.5 + n / 100) for n in range(12)]
     good = [trial(20 + n, 0.8, time=3.5 + n / 100) for n in range(12)]
-    lucky = trial(40, 0.95, time=0.55)
-    assert select([*poor, *good, lucky], SPACE).number == 40
-    assert select([*poor, *good, lucky], SPACE, "neighbours") in good
+    outlier = trial(40, 0.95, time=0.55)
+    assert select([*poor, *good, outlier], SPACE).number == 40
+    assert select([*poor, *good, outlier], SPACE, "neighbours") in good
 
 
 def test_invalid_selections_raise_input_errors():

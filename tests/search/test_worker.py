@@ -64,16 +64,16 @@ def test_trials_of_a_killed_local_process_are_abandoned_immediately(study, tmp_p
 
 
 def test_temporary_storage_error_does_not_stop_the_heartbeat_thread(study, monkeypatch):
-    said = []
+    moments = []
 
-    def say(moment):
-        said.append(moment)
-        if len(said) == 2:
-            raise OSError("gone for a moment")
+    def set_heartbeat(moment):
+        moments.append(moment)
+        if len(moments) == 2:
+            raise OSError("temporary error")
 
     one = Worker(study)
-    monkeypatch.setattr(one, "_set_heartbeat", say)
+    monkeypatch.setattr(one, "_set_heartbeat", set_heartbeat)
     with one:
         time.sleep(0.5)
-    assert len(said) > 3
-    assert said[-1] == 0.0
+    assert len(moments) > 3
+    assert moments[-1] == 0.0

@@ -6,12 +6,12 @@ from studies.compare_benchmarks import table, times
 
 
 def output(path, sections):
-    told = {name: {"title": name, "rows": rows, "note": ""} for name, rows in sections.items()}
-    path.write_text(json.dumps({"machine": {}, "sections": told}))
+    tables = {name: {"title": name, "rows": rows, "note": ""} for name, rows in sections.items()}
+    path.write_text(json.dumps({"machine": {}, "sections": tables}))
     return str(path)
 
 
-def test_common_rows_are_compared_even_if_their_aims_differ(tmp_path):
+def test_common_rows_are_compared_even_if_required_ratios_differ(tmp_path):
     row = {"work": "Cora", "d": 64, "ratio": 2.0, "ours ms": 3.0, "naive ms": 6.0, "at least": 12}
     faster = row | {"ours ms": 1.5, "at least": 20}
     before = output(tmp_path / "before.json", {"headline": [row, row | {"d": 8}], "shares": [row]})

@@ -1,11 +1,10 @@
-"""Regression tests for findings of hostile files and fuzzing."""
+"""Regression tests for errors found by hostile files and fuzzing."""
 
 import json
 import lzma
 import os
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -36,8 +35,6 @@ from gread.tables.formats import read_table
 from gread.tables.graph import join
 from gread.tables.table import Table
 from studies.soak.hostile.folders import copied
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize("text", ["²", "0-²", "0-99999999999", "1" * 5000, "", "-1", "0-", "a"])

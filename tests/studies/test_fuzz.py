@@ -1,4 +1,4 @@
-"""Fuzzing of every parser and command; ``python -m studies.soak fuzz`` has 10^5 cases."""
+"""Fuzzing of every parser and command; ``python -m studies.soak fuzz`` runs 10^5 cases."""
 
 import warnings
 

@@ -1,6 +1,6 @@
 """Hostile files are rejected or read as plain values.
 
-``python -m studies.soak hostile`` runs the same cases in monitored processes.
+``python -m studies.soak hostile`` runs these and three slow cases in monitored processes.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Training without autograd gives the numbers of training with it."""
+"""Training without autograd gives the same numbers as training with it."""
 
 from importlib import import_module
 
@@ -64,7 +64,7 @@ def test_direct_training_matches_training_with_autograd(
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "nll"])
-def test_direct_training_selects_the_same_epoch_by_every_metric(graph, metric, monkeypatch):
+def test_direct_training_selects_the_same_epoch_by_several_metrics(graph, metric, monkeypatch):
     config = gread.TrainConfig(epochs=8, lr=0.2, metric=metric)
     found = []
     for maker in (direct_model, lambda *arguments: None):

@@ -164,7 +164,7 @@ class Slow(nn.Module):
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 def test_fit_records_the_seconds_of_every_epoch(device):
-    """This also holds if many epochs pass between two synchronizations."""
+    """On a GPU, many epochs pass between two synchronizations."""
     data = gread.csbm(60).to(device)
     began = time.perf_counter()
     fit = gread.fit(Slow().to(device), data, gread.TrainConfig(epochs=50))
@@ -236,7 +236,7 @@ def test_nan_logits_in_evaluation_raise_an_arithmetic_error():
 
 @pytest.mark.parametrize("patience", [None, 2])
 def test_best_selects_the_same_state_as_progress(patience):
-    """It agrees with `Progress`, with ties, patience and values that are not finite."""
+    """The numbers include ties and values that are not finite."""
     random = torch.Generator().manual_seed(0)
     configs = [gread.TrainConfig(epochs=1 + k % 12, patience=patience) for k in range(200)]
     numbers = torch.randint(4, (12, 200, 5), generator=random, dtype=torch.float64) / 3
@@ -289,7 +289,7 @@ def test_batched_epochs_match_sequential_epochs(patience, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_steps_learned_beside_the_evaluation_before_give_the_same_epochs(number, monkeypatch):
+def test_steps_learned_during_the_previous_evaluation_give_the_same_epochs(number, monkeypatch):
     monkeypatch.setattr(loop, "values_can_be_read", lambda: False)
     data, config = gread.load("csbm", num_nodes=60), gread.TrainConfig()
     weight = torch.stack(masks_of(data, 0)).float()
@@ -306,7 +306,7 @@ def test_steps_learned_beside_the_evaluation_before_give_the_same_epochs(number,
     assert found[0] == found[1]
 
 
-def test_no_step_is_learned_beside_the_evaluation_of_a_model_that_writes_buffers(six, monkeypatch):
+def test_no_step_is_learned_during_the_evaluation_of_a_model_that_writes_buffers(six, monkeypatch):
     monkeypatch.setattr(loop, "values_can_be_read", lambda: False)
     model, config = Scripted([[0, 2], [2, 3], [1, 4]]), gread.TrainConfig()
     weight = torch.stack([six.train_mask, six.val_mask, six.test_mask]).float()

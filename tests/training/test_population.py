@@ -90,7 +90,7 @@ def test_nonlinear_grand_members_match_single_runs():
         replace(spec, model="grand", hyper={**hyper, **rate}, record=())
         for spec, rate in zip(specs(), own, strict=True)
     ]
-    # Members with different steps are not combined.
+    # Members with different numbers of steps are not combined.
     groups = populations(chosen, "cpu", None)
     assert sorted(map(len, groups)) == [1, 2]
     for together, spec in zip(run_together(chosen[:2]), chosen, strict=False):
@@ -148,7 +148,7 @@ def test_member_history_does_not_depend_on_the_other_members():
         ("tuned-gcn", {"num_steps": 2, "norm": "layer"}),
     ],
 )
-def test_members_that_begin_alike_give_the_numbers_of_separate_models(model, hyper):
+def test_members_with_shared_initial_parameters_match_separate_models(model, hyper):
     """Models with records are separate, since records are measured on trained parameters."""
     rates = [{"hidden_channels": 8, "dropout": rate, **hyper} for rate in (0.0, 0.2, 0.5)] * 2
     shared = [
@@ -186,7 +186,7 @@ def test_launch_groups_runs_of_the_same_form(tmp_path):
         assert_same(store.get(spec), run(spec))
 
 
-def test_models_that_cannot_be_stacked_are_computed_one_by_one():
+def test_models_without_population_form_groups_of_one():
     chosen = [
         complete(RunSpec(dataset="csbm", model="gcn", split=split, options={"num_nodes": 60}))
         for split in range(3)
@@ -201,6 +201,8 @@ def test_groups_are_as_large_as_memory_allows(monkeypatch):
     monkeypatch.setattr("gread.runs.grouping.CPU_BYTES", 2**20)
     groups = populations(many, "cpu", None)
     assert len(groups) > 1
+    size = size_of(gread.load("csbm", num_nodes=60))
+    assert all(sum(bytes_of(spec, size) for spec in group) <= 2**20 for group in groups)
     assert sorted(spec.key for group in groups for spec in group) == sorted(s.key for s in many)
 
 
