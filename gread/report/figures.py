@@ -177,8 +177,6 @@ def _name_at_ends(axis: Axes, panel: Panel) -> None:
 
 def _height(axis: Axes, point: tuple[float, float]) -> float:
     """Relative height of a point: 0 at the bottom of the panel, 1 at its top."""
-    if axis.get_yscale() == "log" and point[1] <= 0:
-        return -1.0
     return float(axis.transLimits.transform(axis.transScale.transform(point))[1])
 
 

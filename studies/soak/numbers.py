@@ -169,6 +169,7 @@ def isolated(count: int) -> str:
     model = gread.GREAD(2, 2, 2, input_dropout=0.0)
     loss = cross_entropy(model(x, edge_index), (x[:, 0] > 0).long())
     loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     with torch.no_grad():
         logits = model.eval()(x, edge_index)
         assert logits.isfinite().all()

@@ -114,6 +114,7 @@ def test_records_shardable_and_diagnosed_models_are_declared():
     assert MODELS["gcn"].records == ()
     shardable = {name for name, entry in SHIPPED.items() if entry.shardable}
     diagnosed = {name for name, entry in SHIPPED.items() if entry.diagnosed}
+    assert "gread-bs" in diagnosed
     assert shardable == diagnosed | {"gread-x", "tuned-gcn", "tuned-sage"}
 
 

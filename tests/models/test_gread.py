@@ -150,7 +150,11 @@ def test_plain_function_is_accepted_as_reaction(graph):
     def nagumo(s):
         return s.h * (1 - s.h) * (s.h - 0.25)
 
-    assert build(reaction=nagumo)(graph.x, graph.edge_index).shape == (12, 2)
+    options = {"adjacency": "original", "alpha": "one", "beta": "one", "solver": "euler"}
+    layer = ReactionDiffusionConv(3, reaction=nagumo, **options)
+    h, adj = graph.x, layer.adjacency(graph.x, graph.edge_index)
+    expected = h - adj.laplacian(h) + h * (1 - h) * (h - 0.25)
+    torch.testing.assert_close(layer(h, graph.edge_index), expected)
 
 
 def test_module_is_accepted_as_reaction_and_its_parameters_are_trained(graph):

@@ -55,6 +55,8 @@ def test_zero_does_not_change_the_limits_of_a_log_axis():
     figure = draw(Chart("Title", (Panel(series=series, x=axes[0], y=axes[1]),)))
     figure.canvas.draw()
     assert figure.axes[0].get_ylim() == (1e-3, 10.0)
+    (label,) = (text for text in figure.axes[0].texts if text.get_text() == "falls")
+    assert label.xy == (1, 0.1)  # the last point above zero
 
 
 def test_bands_whiskers_and_marks_are_drawn():

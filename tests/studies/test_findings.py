@@ -169,11 +169,8 @@ def test_out_of_memory_while_reading_raises_input_error(tmp_path, monkeypatch):
 
 
 def test_repeated_parquet_strings_share_one_object(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
-    texts = pa.array(["a" * 100, None, "a" * 100, "b"])
-    table = pa.table({"x": texts, "n": [1, None, 3, 4]})
+    texts = pyarrow.array(["a" * 100, None, "a" * 100, "b"])
+    table = pyarrow.table({"x": texts, "n": [1, None, 3, 4]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     found = read_table(tmp_path / "t.parquet")
     assert found["x"].missing.tolist() == [False, True, False, False]
