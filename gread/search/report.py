@@ -169,13 +169,13 @@ def preset_table(
 
 
 def merge_preset(path: Path, table: str, title: str) -> None:
-    """Write a TOML table to a preset file; replace a table of the same name."""
+    """Write a TOML table to a preset file; replace a table of the same name in its place."""
     heading = f"# {title}: settings found by gread search, selected by validation only."
     text = path.read_text("utf-8") if path.exists() else heading + "\n"
-    first, *tables = re.split(r"(?m)^(?=\[)", text)
-    name = table.partition("\n")[0]
-    kept = [other for other in tables if other.partition("\n")[0] != name]
-    write_text(path, "\n".join(block.strip() + "\n" for block in [first, *kept, table]))
+    first, *blocks = re.split(r"(?m)^(?=\[)", text)
+    tables = {block.partition("\n")[0]: block for block in blocks}
+    tables[table.partition("\n")[0]] = table
+    write_text(path, "\n".join(block.strip() + "\n" for block in [first, *tables.values()]))
 
 
 def _tests(
