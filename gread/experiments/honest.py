@@ -131,7 +131,8 @@ def _against(results: Sequence[Result], datasets: Sequence[str]) -> list[list[st
             continue
         difference, chance = paired_t_test(*zip(*pairs, strict=True))
         differences.append(signed(difference))
-        chances.append("< 0.001" if chance < 0.001 else f"{chance:.3f}")
+        shown = "< 0.001" if chance < 0.001 else f"{chance:.3f}"
+        chances.append(shown if len(pairs) > 1 else "")
     if not any(differences):
         return []
     ours, reference = MODELS[OURS].title, MODELS[REFERENCE].title

@@ -65,7 +65,7 @@ class Comparison:
     Attributes:
         difference: Mean of the first minus the second.
         wilcoxon: p-value of the Wilcoxon signed-rank test; 1 if all differences are zero.
-        t_test: p-value of the paired t-test; 1 if all differences are zero.
+        t_test: p-value of the paired t-test; 1 if all differences are zero, and for a single pair.
         pairs: Number of compared pairs of runs, one per split and seed.
     """
 
@@ -82,7 +82,9 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Mean of the first minus the second, and the p-value; 1 if all differences are zero.
+    """Mean of the first minus the second, and the p-value.
+
+    The p-value is 1 if all differences are zero, and for a single pair, which shows no deviation.
 
     Example:
         >>> difference, p = paired_t_test([3.0, 5.0, 7.0], [2.0, 3.0, 4.0])
@@ -93,8 +95,8 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
     from scipy import stats
 
     apart = np.round(np.asarray(first) - np.asarray(second), DIGITS)
-    if not apart.any():
-        return 0.0, 1.0
+    if len(apart) == 1 or not apart.any():
+        return float(apart.mean()), 1.0
     p = float(stats.ttest_1samp(apart, 0.0).pvalue) if np.ptp(apart) > 0 else 0.0
     return float(apart.mean()), p
 

@@ -29,10 +29,15 @@ def test_paired_comparison_gives_difference_and_p_values():
     found = compare(first, second)
     assert found.difference == pytest.approx(21 / 6)
     assert found.wilcoxon == pytest.approx(2 / 2**6)  # all six differences have the same sign
-    assert 0 < found.t_test < 0.01
+    assert found.t_test == pytest.approx(0.005934, rel=1e-3)  # t = 3.5 / (1.8708 / √6), 5 degrees
     assert found.pairs == 6
     assert compare(first, first).wilcoxon == 1
     assert compare([1.0, 2.0, 3.0], [0.0, 1.0, 2.0]).difference == 1
+
+
+def test_a_single_pair_is_no_evidence():
+    found = compare([2.0], [1.0])
+    assert (found.difference, found.wilcoxon, found.t_test) == (1.0, 1.0, 1.0)
 
 
 def test_improvement_test_is_one_sided():
