@@ -16,6 +16,7 @@ from torch_geometric.utils import degree, scatter, subgraph
 from gread.base.errors import InputError
 from gread.dynamics.response import some_responses
 from gread.estimator.classifier import GraphEstimator
+from gread.estimator.fitted import AUTO
 from gread.estimator.graphs import masks_of_data
 from gread.graph.measures import dirichlet_energy
 from gread.models.catalog import MODELS
@@ -108,6 +109,11 @@ def portrait_of_folder(folder: Path) -> dict[str, Any]:
     classifier = GraphEstimator.load(folder)
     if (targets := classifier.task_.targets) != "classes":
         raise InputError(f"--model must hold a model of classes, got one of {targets}")
+    if classifier.model_ == AUTO:
+        raise InputError(
+            "--model must hold a single model, such as one of gread fit --model gread-bs, got a "
+            "blend of --model auto"
+        )
     entry = MODELS[classifier.model_]
     if not entry.continuous:
         raise InputError(f"--model must hold a model in continuous time, got {entry.title}")

@@ -89,6 +89,14 @@ def test_model_folder_is_shown_on_its_training_graph(tmp_path):
         portrait_of_folder(tmp_path / "good")
 
 
+@pytest.mark.slow
+def test_folder_of_a_blend_is_rejected(tmp_path):
+    data = gread.load("csbm", num_nodes=80)
+    gread.GraphClassifier("auto", time=0.02).fit(data).save(tmp_path / "blend")
+    with pytest.raises(InputError, match=r"a single model, .*, got a blend of --model auto"):
+        portrait_of_folder(tmp_path / "blend")
+
+
 def rated(spec, test, val=0.5):
     return Result(spec, "ok", test=test, val=val)
 
