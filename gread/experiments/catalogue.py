@@ -52,7 +52,7 @@ def solvers() -> list[Row]:
             "name": name,
             "title": solver.title,
             "order": solver.order,
-            "evaluations a step": solver.stages if isinstance(solver, Tableau) else "adaptive",
+            "evaluations per step": solver.stages if isinstance(solver, Tableau) else "adaptive",
         }
         for name, solver in SOLVERS.items()
     ]
