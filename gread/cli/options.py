@@ -82,15 +82,17 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """Parse a list of numbers: ``0-3,7`` is 0, 1, 2, 3, 7."""
+    """Parse a list of numbers: ``0-3,7`` is 0, 1, 2, 3, 7; repeated ones count once."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         ends = first.strip(), last.strip() if dash else first.strip()
         if not all(end.isdecimal() and len(end) < 10 for end in ends):
             raise InputError(f"--{name} must be numbers like 0-9 or 0,3,5, got {text!r:.80}")
+        if int(ends[0]) > int(ends[1]):
+            raise InputError(f"--{name} must be rising ranges like 0-9, got {text!r:.80}")
         part_of = range(int(ends[0]), int(ends[1]) + 1)
         if len(found) + len(part_of) > MOST_NUMBERS:
             raise InputError(f"--{name} must be {MOST_NUMBERS:,} numbers at most, got {text!r:.80}")
         found += part_of
-    return found
+    return list(dict.fromkeys(found))

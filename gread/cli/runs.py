@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from gread.cli.console import note, percent, print_json, print_table
+from gread.cli.console import measured, note, print_json, print_table
 from gread.cli.options import STORE, described
 
 runs = typer.Typer(help="List stored runs, or export them.", invoke_without_command=True)
@@ -39,7 +39,8 @@ def list_runs(
     rows = []
     for result in chosen:
         spec = result.spec
-        numbers = percent(result.val), percent(result.test), f"{result.seconds:.1f}"
+        val, test = (measured(value, spec.train) for value in (result.val, result.test))
+        numbers = val, test, f"{result.seconds:.1f}"
         named = spec.key[:8], spec.dataset, spec.model, spec.split, spec.seed, result.status
         rows.append((*named, *numbers))
     print_table(columns, rows)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import Progress
 
-from gread.cli.console import bar, err, note, out, percent, print_json, print_table, resumable
+from gread.cli.console import bar, err, measured, note, out, print_json, print_table, resumable
 from gread.cli.options import STORE, imports_of, numbers, settings_of
 
 if TYPE_CHECKING:
@@ -168,12 +168,13 @@ class _Runs:
         import torch
 
         from gread.runs.records import RECORDS
+        from gread.search.objective import objective_of
 
         if time.monotonic() < self.next:
             return
         start = time.monotonic()
         text = f"split {spec.split} epoch {epoch.number} loss {epoch.loss:.3f}"
-        text += f" val {epoch.val:.1%}"
+        text += f" val {objective_of(vars(spec.train)).short(epoch.val)}"
         with torch.no_grad():
             seen = {name: RECORDS[name](model.eval(), data) for name in spec.record}
         if "energy" in seen:
@@ -190,18 +191,26 @@ def _print_results(results: Sequence[Result], source: str) -> None:
     """Print each run, then the mean, the paper's value and that of its published code."""
     from gread.experiments.accuracy import CODE, PAPER
     from gread.models.catalog import MODELS
+    from gread.search.objective import objective_of
 
     spec = results[0].spec
+    metric = objective_of(vars(spec.train))
     title = MODELS[spec.model].title
     out.print(f"{title} on {spec.dataset}, preset: {source}")
     rows = (
-        (r.spec.split, r.spec.seed, r.epoch, *map(percent, (r.train, r.val, r.test)), r.status)
+        (
+            *(r.spec.split, r.spec.seed, r.epoch),
+            *(measured(value, r.spec.train) for value in (r.train, r.val, r.test)),
+            r.status,
+        )
         for r in results
     )
     print_table(("split", "seed", "epoch", "train", "val", "test", "status"), rows)
-    tests = [100 * result.test for result in results if result.test is not None]
+    tests = [result.test for result in results if result.test is not None]
     if tests:
-        out.print(f"test {fmean(tests):.2f} ± {pstdev(tests):.2f}")
+        out.print(f"test {metric.summary(tests)}")
+    if metric.name != "accuracy":  # the paper has accuracies only
+        return
     if paper := PAPER.get(title, {}).get(spec.dataset):
         out.print(f"paper: {paper[0]:.2f} ± {paper[1]:.2f}")
     if code := CODE.get(title, {}).get(spec.dataset):

@@ -126,6 +126,8 @@ def _download(file: RawFile, place: Path) -> None:
             f"{file.path} is not in {root} and has no download address (it holds data of "
             f"{file.source}): put it there, or set GREAD_DATA to a folder that has it"
         )
+    if mirror and not mirror.startswith(("http://", "https://")):
+        raise DataError(f"GREAD_MIRROR must be a URL such as http://host/path, got {mirror}")
     url = f"{mirror.rstrip('/')}/{file.path}" if mirror else file.url
     reason: Exception | None = None
     try:
@@ -136,7 +138,7 @@ def _download(file: RawFile, place: Path) -> None:
             except urllib.error.HTTPError as error:
                 reason = error
                 break  # the server refused, so do not retry
-            except (OSError, HTTPException) as error:
+            except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed URL
                 reason = error
                 continue
             if file.matches(part.read_bytes()):

@@ -32,6 +32,8 @@ def digits(neighbours: int = 5, *, num_splits: int = 10, seed: int = 0) -> Data:
 
     check_count("neighbours", neighbours)
     pixels, labels = load_digits(return_X_y=True)
+    if neighbours >= len(pixels):
+        raise InputError(f"neighbours must be below {len(pixels)}, the digits, got {neighbours}")
     near = kneighbors_graph(pixels, neighbours).tocoo()
     data = Data(
         x=torch.from_numpy(pixels).float() / 16,

@@ -32,6 +32,7 @@ def random_splits(
         (torch.Size([100, 3]), [48, 48, 48], [32, 32, 32])
     """
     check_count("num_splits", num_splits)
+    check_count("seed", seed, minimum=0)
     rng = np.random.default_rng(seed)
     labels = y.numpy()
     part = np.empty((len(labels), num_splits), dtype=np.int64)  # 0 train, 1 validation, 2 test

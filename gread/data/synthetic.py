@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from gread.base.checks import check_count, check_fraction, check_not_negative
+from gread.base.checks import check_count, check_fraction, check_not_negative, check_number
 from gread.base.errors import InputError
 from gread.data.splits import with_random_splits
 
@@ -60,6 +60,8 @@ def csbm(
     check_count("num_classes", num_classes)
     check_count("num_nodes", num_nodes, minimum=num_classes)
     check_count("num_features", num_features)
+    check_count("seed", seed, minimum=0)
+    check_number("mean", mean)
     check_not_negative("sigma", sigma)
     if homophily is not None:
         p_within, p_between = _probabilities(
@@ -152,6 +154,7 @@ def preferential_attachment(
     check_fraction("homophily", homophily)
     check_count("num_classes", num_classes)
     check_count("edges_per_node", edges_per_node)
+    check_count("seed", seed, minimum=0)
     sizes = base.y.bincount()
     if num_classes > len(sizes):
         raise InputError(f"num_classes must be at most {len(sizes)}, as in base, got {num_classes}")
@@ -268,7 +271,8 @@ def _chosen(rng: np.random.Generator, total: int, p: float) -> np.ndarray:
     while last < total - 1:
         # Gaps between successes are geometric; draw about as many as remain.
         draws = int((total - last) * p * 1.05) + 16
-        piece = last + np.cumsum(rng.geometric(p, draws))
+        gaps = np.minimum(rng.geometric(p, draws), total + 1)  # a sum of larger ones overflows
+        piece = last + np.cumsum(gaps)
         pieces.append(piece)
         last = int(piece[-1])
     kept = np.concatenate(pieces)

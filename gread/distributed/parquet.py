@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def shard_parquet(
                 "that neighbours are near each other"
             )
         parts = [np.stack(pair) for pair, _ in _edges(edge_file, ends, weight, count)]
-        return neighbours(np.concatenate(parts, 1), count)
+        none = np.empty((2, 0), dtype=np.int64)  # a file without edges has no batches
+        return neighbours(np.concatenate([none, *parts], 1), count)
 
     classes = _classes(node_file, label, Path(nodes).name)
     sizes = {"nodes": count, "features": len(features), "splits": 1}
@@ -97,9 +99,13 @@ def _open(path: str | Path) -> Any:
     pyarrow = import_pyarrow()
     check_file(Path(path))
     try:
-        return pyarrow.parquet.ParquetFile(path)
+        file = pyarrow.parquet.ParquetFile(path)
     except Exception as error:  # pyarrow raises various types of errors
         raise InputError(f"{path} must be a Parquet file, got one that pyarrow rejects") from error
+    names = Counter(file.schema_arrow.names)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise InputError(f"{path} must have different columns, got {twice[0]!r} twice")
+    return file
 
 
 def _batches(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
@@ -124,8 +130,16 @@ def _check_columns(file: Any, name: str, *wanted: str | None) -> None:
             raise InputError(f"{name} has no column {column!r}; it has: {', '.join(known)}")
 
 
+def _check_numbers(file: Any, name: str, column: str) -> None:
+    pyarrow, kind = import_pyarrow(), file.schema_arrow.field(column).type
+    if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)):
+        raise InputError(f"column {column!r} of {name} must be numbers, got {kind}")
+
+
 def _ends(file: Any, name: str, weight: str | None) -> tuple[str, str]:
     _check_columns(file, name, weight)
+    if weight is not None:
+        _check_numbers(file, name, weight)
     found = [column for column in file.schema_arrow.names if column != weight]
     for first, second in (*ENDS, *([tuple(found)] if len(found) == 2 else [])):
         if first in found and second in found:
@@ -168,11 +182,13 @@ def _column(batch: Any, name: str) -> NDArray[Any]:
 def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
     pyarrow, schema = import_pyarrow(), file.schema_arrow
     _check_columns(file, name, label, split)
+    for column in filter(None, (label, split)):
+        kind = schema.field(column).type
+        if pyarrow.types.is_nested(kind):
+            raise InputError(f"column {column!r} of {name} must hold single values, got {kind}")
     found = [column for column in schema.names if column not in (label, split)]
     for column in found:
-        kind = schema.field(column).type
-        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)):
-            raise InputError(f"column {column!r} of {name} must be numbers, got {kind}")
+        _check_numbers(file, name, column)
     if not found:
         raise InputError(f"{name} must have a column of features besides {label!r}, got none")
     return found
@@ -183,6 +199,8 @@ def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
     found: set[Any] = set()
     for batch in _batches(file, [label]):
         found |= set(batch.column(label).unique().to_pylist()) - {None}
+    if any(value != value for value in found):
+        raise InputError(f"column {label!r} of {name} must hold classes, got NaN: leave them empty")
     if len(found) < 2:
         raise InputError(
             f"column {label!r} of {name} must have two classes or more, got {len(found)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -245,6 +246,9 @@ class GraphEstimator(FittedEstimator):
         other.ids_, other.types_ = self.ids_, self.types_
         other.data_, other.seen_ = self.data_, self.seen_
         other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
+        other.split_given_ = self.split_given_
+        if self.time_column is not None:
+            other.cuts_ = self.cuts_
         return other.train(on_epoch)
 
     def save(self, folder: str | Path) -> Path:
@@ -312,7 +316,12 @@ class GraphEstimator(FittedEstimator):
             given = checked_column(split, graph.num_nodes)
             parts = read_split(Table("split", {"split": given}), "split")
         elif isinstance(X, Data) and all(name in X for name in MASKS):
-            parts = masks_of_data(X, split or 0)
+            parts = masks_of_data(X, 0 if split is None else split)
+        elif split is not None:
+            raise InputError(
+                f"split must be a column or a list of train, val and test, got {split!r}: a number "
+                "is for a PyG Data with masks"
+            )
         else:
             parts = draw_split(task.strata(targets), FRACTIONS, self.random_state)
         parts = np.where(known, parts, -1)
@@ -399,6 +408,8 @@ class GraphEstimator(FittedEstimator):
             if label not in classes:
                 known = ", ".join(map(repr, classes))
                 raise InputError(f"class_weight must name the classes {known}, got {label!r}")
+            if not isinstance(given[label], numbers.Real):
+                raise InputError(f"class_weight must hold numbers, got {given[label]!r}")
         return torch.tensor([float(given.get(label, 1.0)) for label in classes])
 
 

@@ -279,9 +279,10 @@ def _duplicates(graph: TableGraph, features: Sequence[str]) -> int:
         return 0  # otherwise all isolated nodes would be duplicates
     generator = torch.Generator().manual_seed(0)
     code = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator)
-    source, target = graph.edge_index
-    around = scatter(code[source], target, dim_size=graph.num_nodes, reduce="sum")
-    total = _mixed(around.numpy().astype(np.uint64))
+    total = np.zeros(graph.num_nodes, dtype=np.uint64)
+    for source, target in (graph.edge_index, graph.edge_index.flip(0))[: 1 + graph.directed]:
+        around = scatter(code[source], target, dim_size=graph.num_nodes, reduce="sum")
+        total = _mixed(total + around.numpy().astype(np.uint64))
     for number, name in enumerate(features):
         total += _codes(graph.columns[name], number)  # modulo 2⁶⁴
     return graph.num_nodes - len(np.unique(total))

@@ -75,7 +75,7 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
         files[CONFIG] = _config(classifier)
         save_weights(classifier.module_, folder)
     for name, values in files.items():
-        text = json.dumps(values, indent=1, ensure_ascii=False)
+        text = json.dumps(values, indent=1, ensure_ascii=False, default=_as_json)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     write_tensors(folder / GRAPH, _graph_tensors(classifier))
     (folder / CARD).write_text(_card(classifier, scores, fingerprint), encoding="utf-8")
@@ -190,7 +190,7 @@ def _graph_tensors(classifier: FittedEstimator) -> dict[str, Tensor]:
     """The graph, with the ids as the bytes of a JSON list."""
     there = [name for name in OPTIONAL if classifier.data_.get(name) is not None]
     names = [*TENSORS, *there]
-    ids = json.dumps(classifier.ids_, default=str, ensure_ascii=False).encode()
+    ids = json.dumps(classifier.ids_, default=_id_as_json, ensure_ascii=False).encode()
     found = {"ids": torch.frombuffer(bytearray(ids), dtype=torch.uint8)}
     tensors = {name: classifier.data_[name].cpu() for name in names}
     if tensors["x"].layout is torch.sparse_csr:
@@ -198,6 +198,25 @@ def _graph_tensors(classifier: FittedEstimator) -> dict[str, Tensor]:
         parts = (x.crow_indices(), x.col_indices().int(), x.values(), torch.tensor(x.shape))
         tensors |= dict(zip(CSR, parts, strict=True))
     return found | tensors
+
+
+def _as_json(value: Any) -> Any:
+    """Convert an argument that JSON cannot hold: a NumPy value, a pandas Index, a sequence."""
+    return value.tolist() if hasattr(value, "tolist") else list(value)
+
+
+def _id_as_json(value: Any) -> Any:
+    """Convert an id that JSON cannot hold."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _tuples(ids: Any) -> Any:
+    """Convert ids that JSON holds as lists, such as (0, 1) of a NetworkX grid, back to tuples."""
+
+    def inner(value: Any) -> Any:
+        return tuple(map(inner, value)) if isinstance(value, list) else value
+
+    return list(map(inner, ids)) if isinstance(ids, list) else ids
 
 
 def _plain(data: Data) -> Data:
@@ -217,7 +236,7 @@ def _read_graph(file: Path, classifier: FittedEstimator) -> tuple[list[Any], Dat
         with safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys()) - {"ids"}
             found = {name: tensors.get_tensor(name) for name in names}
-            ids = json.loads(tensors.get_tensor("ids").numpy().tobytes())
+            ids = _tuples(json.loads(tensors.get_tensor("ids").numpy().tobytes()))
         if found.keys() >= set(CSR):
             crow, col, values, shape = (found.pop(name) for name in CSR)
             found["x"] = sparse_tensor(crow.long(), col.long(), values, shape.tolist())

@@ -184,7 +184,8 @@ def column_of(values: Any) -> Column:
         return _from_series(values)
     values = _to_numpy(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return column(np.nan_to_num(values), np.isnan(values))
+        missing = np.isnan(values)
+        return column(np.where(missing, 0, values), missing)
     if isinstance(values, np.ndarray | Sequence) and not isinstance(values, str):
         return column([None if value != value else value for value in list(values)])
     raise InputError(f"a column must be a list, an array or a series, got {type(values).__name__}")
@@ -222,8 +223,7 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
         entries = edges.tocoo()
         pairs = np.stack([entries.row, entries.col]).astype(np.int64)
         weights = entries.data.astype(np.float32)
-        if not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise InputError("edges must have finite weights, zero or above, got one that is not")
+        _check_weights(weights)
         return pairs, None if (weights == 1).all() else weights
     found = np.asarray(_to_numpy(edges))
     if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
@@ -234,13 +234,25 @@ def _pairs(edges: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32] |
     return found.astype(np.int64), None
 
 
+def _check_weights(weights: NDArray[np.float32] | None) -> None:
+    """Require finite weights that are not negative."""
+    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
+        raise InputError("edges must have finite weights, zero or above, got one that is not")
+
+
 def _from_data(data: Data, directed: bool, edge_type: str | None) -> TableGraph:
     if data.edge_index is None:
         raise InputError("data must have edge_index, got none")
     n = int(data.num_nodes)
     pairs, _ = _pairs(data.edge_index, n)
-    weights = None if data.edge_weight is None else data.edge_weight.cpu().float().numpy()
-    columns = {} if data.x is None else {"x": column(data.x.cpu().numpy())}
+    weights = None if data.edge_weight is None else _to_numpy(data.edge_weight.float())
+    if weights is not None and weights.shape != pairs.shape[1:]:
+        raise InputError(
+            f"edge_weight must have a weight for each of {pairs.shape[1]} edges, got "
+            f"{list(weights.shape)}"
+        )
+    _check_weights(weights)
+    columns = {} if data.x is None else {"x": column(_to_numpy(data.x))}
     types = None
     if edge_type is not None:
         given = data.get(edge_type)
@@ -260,14 +272,22 @@ def masks_of_data(data: Data, which: int) -> NDArray[np.int64]:
     for part, name in enumerate(MASKS):
         mask = data[name].bool()
         mask = mask.unsqueeze(1) if mask.dim() == 1 else mask
-        if which >= mask.size(1):
-            raise InputError(f"split must be below {mask.size(1)}, got {which}")
+        if type(which) is not int or not 0 <= which < mask.size(1):
+            raise InputError(
+                f"split must be a whole number from 0 to {mask.size(1) - 1}, got {which!r}"
+            )
         parts[mask[:, which]] = part
     return parts.numpy()
 
 
 def _to_numpy(values: Any) -> Any:
-    return values.cpu().numpy() if isinstance(values, Tensor) else values
+    """An array from a tensor; other values are returned as they are."""
+    if not isinstance(values, Tensor):
+        return values
+    if values.layout is not torch.strided:
+        raise InputError("a tensor must be dense, got a sparse one: use .to_dense() or SciPy")
+    values = values.detach().cpu()
+    return (values.float() if values.dtype is torch.bfloat16 else values).numpy()
 
 
 def _is_a(package: str, name: str, value: Any) -> bool:
@@ -277,6 +297,10 @@ def _is_a(package: str, name: str, value: Any) -> bool:
 
 
 def _from_frame(name: str, frame: Any) -> Table:
+    names = list(map(str, frame.columns))
+    if len(set(names)) < len(names):
+        twice = next(key for key in names if names.count(key) > 1)
+        raise InputError(f"the columns of {name} must have different names, got {twice!r} twice")
     columns = ((str(key), _from_series(frame[key])) for key in frame.columns)
     return Table(name, thinned(columns, frame.size))
 

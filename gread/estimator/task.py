@@ -630,10 +630,10 @@ def read_targets(
         note = f"Label column {name!r} holds many different numbers: it is predicted as a number"
         note = f"{note} (--task classification predicts classes)." if quantities else ""
         return known or Numbers((name,), ""), y, note
-    separator = separator_of(column)
-    if isinstance(known, LabelSets) or (known is None and separator):
-        labels = None if known is None else known.names
-        labels, y = read_lists(table, name, separator or ";", labels)
+    labels = known.names if isinstance(known, LabelSets) else None
+    separator = separator_of(column, labels)
+    if separator and (labels is not None or known is None):
+        labels, y = read_lists(table, name, separator, labels)
         note = (
             f"Label column {name!r} lists labels separated by {separator!r}: each of the "
             f"{len(labels)} labels is predicted."

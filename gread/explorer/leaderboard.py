@@ -12,6 +12,7 @@ from gread.experiments.protocol import DATASETS
 from gread.models.catalog import MODELS
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
+from gread.training.metrics import METRICS, metric_of
 
 
 def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
@@ -19,12 +20,14 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
 
     Our numbers are from the runs of the paper's protocol. Without any, they are from one group of
     runs with equal settings: the group with the most runs and, among equals, the best mean
-    validation accuracy. Test accuracies are not used for the selection.
+    validation accuracy. Test accuracies are not used for the selection. Runs with another metric
+    than accuracy are left out, because their numbers are not comparable.
     """
     protocol = {spec.key for spec in specs(ROWS)}
     groups: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for result in results:
-        if result.test is not None:
+        accuracy = metric_of(result.spec.train) is METRICS["accuracy"]
+        if result.test is not None and accuracy:
             settings = "" if result.spec.key in protocol else _settings(result.spec)
             title = MODELS[result.spec.model].title
             by_settings = groups.setdefault((title, result.spec.dataset), {})
@@ -52,7 +55,8 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
         ],
         "note": "Ours: mean and standard deviation over splits and seeds. The runs are those of "
         "the paper’s protocol; otherwise the settings with the most runs, then with the best "
-        "validation accuracy. Models without runs here show the paper’s numbers and are marked.",
+        "validation accuracy. Runs with another metric are left out. Models without runs here show "
+        "the paper’s numbers and are marked.",
     }
 
 

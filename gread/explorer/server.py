@@ -118,6 +118,9 @@ class Runs:
                 self._answers[key] = Answer.json(found)
             except (InputError, ArithmeticError, OSError, RuntimeError) as error:
                 self._answers[key] = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+            except Exception as error:  # the page polls until it gets an answer
+                reason = f"the run could not be trained again: {error!r}"
+                self._answers[key] = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, reason)
 
 
 class ExplorerServer(ThreadingHTTPServer):

@@ -148,8 +148,8 @@ def portrait_of_run(
     entry = MODELS[spec.model]
     note = (
         "A store keeps numbers and no weights: this model was trained again just now, from its "
-        f"settings and its seed. Test accuracy {100 * again.test:.2f}, stored "
-        f"{100 * (stored.test or 0.0):.2f} ({stored.device})."
+        f"settings and its seed. Test {spec.train.metric or 'accuracy'} {100 * again.test:.2f}, "
+        f"stored {100 * (stored.test or 0.0):.2f} ({stored.device})."
     )
     return portrait(
         model,

@@ -181,10 +181,10 @@ class ExplainedEdges(MessagePassing):
         """The entries of Ã, multiplied by the mask if there is one."""
         if not self.explain:
             return weight
-        given = torch.empty_like(edges.order)
-        given[edges.order] = torch.arange(given.numel(), device=given.device)
-        masked = self.explain_message(weight[given].unsqueeze(-1), edges.num_nodes)
-        return masked.squeeze(-1)[edges.order]
+        mask: Tensor = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
+        if edges.looped:  # `MessagePassing.explain_message` sees this only if the number changes
+            mask = torch.cat([mask[self._loop_mask], mask.new_ones(edges.num_nodes)])
+        return weight * mask[edges.order]
 
     def propagate(self, *_: Any, **__: Any) -> NoReturn:
         """Raise an error, because explained edges pass no messages.
@@ -213,7 +213,8 @@ def edges_of(
 
     def found() -> Edges:
         weight = ones_for(h0, edge_index.size(1)) if edge_weight is None else edge_weight
-        return Edges(*entries_of(edge_index, weight, (n, n), self_loops))
+        entries = entries_of(edge_index, weight, (n, n), self_loops)
+        return Edges(*entries, looped=bool(self_loops))
 
     return remember(edge_index, (self_loops, n, h0.dtype), found, when=edge_weight is None)
 

@@ -161,12 +161,14 @@ class Edges:
         order: Index of the edge of every entry, [E]; added self loops follow the given edges.
         weight: Weights in row order, [E].
         weighted: Whether the weights come from a shard instead of an argument.
+        looped: Whether every node has one self loop, and these follow all other edges.
     """
 
     pattern: Pattern
     order: Tensor
     weight: Tensor
     weighted: bool = False
+    looped: bool = False
 
     @property
     def num_nodes(self) -> int:

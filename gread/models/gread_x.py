@@ -25,6 +25,7 @@ linear residual; with r = FB, H, Ã H and L̃ H are the three filters of ACM-GCN
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -167,7 +168,7 @@ class GREADX(SteppedGNN, Pretrained):
         )
         self.adjacency = OriginalAdjacency(normalization=normalization, self_loops=self_loops)
         self.edges, self.direction, self.local = edges, direction, local
-        self.num_relations = num_relations
+        self.num_relations, self.self_loops = num_relations, self_loops
         self.reaction = build_reaction(reaction, hidden_channels) if reacts else None
         self.embeddings = nn.ModuleList(
             Embedding(nodes, hidden_channels) for _ in range(operators) if nodes is not None
@@ -226,7 +227,8 @@ class GREADX(SteppedGNN, Pretrained):
         if self.num_relations > 1 or edge_type is not None:
             edge_type = checked_types(edge_type, edge_index, self.num_relations)
         explained = any(getattr(part, "explain", False) for part in self.adjacency.modules())
-        parts = masked_by_type if explained or torch.compiler.is_compiling() else by_type
+        masked = partial(masked_by_type, self_loops=self.self_loops)
+        parts = masked if explained or torch.compiler.is_compiling() else by_type
         return tuple(
             self.adjacency(x, *part)
             for way in self.edges(edge_index, edge_weight, edge_type)
@@ -271,6 +273,8 @@ def checked_types(edge_type: Tensor | None, edge_index: Tensor, count: int) -> T
     """Require a type, 0 to ``count`` − 1, for each edge."""
     if edge_type is None:
         raise InputError(f"edge_type must be given with num_relations={count}, got none")
+    if not isinstance(edge_type, Tensor):
+        raise InputError(f"edge_type must be a tensor, got {type(edge_type).__name__}")
     if edge_type.dtype != torch.int64 or edge_type.shape != edge_index.shape[1:]:
         raise InputError(
             f"edge_type must be int64 {list(edge_index.shape[1:])}, a type for each edge, got "
@@ -287,13 +291,34 @@ def checked_types(edge_type: Tensor | None, edge_index: Tensor, count: int) -> T
 
 
 def masked_by_type(
-    edge_index: Tensor, edge_weight: Tensor | None, edge_type: Tensor | None, count: int, x: Tensor
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    edge_type: Tensor | None,
+    count: int,
+    x: Tensor,
+    self_loops: float = 0.0,
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """All edges for each type, with weight 0 for other types, so that explainers can mask them."""
+    """All edges for each type, with weight 0 for other types, so that explainers can mask them.
+
+    If Ã adds ``self_loops``, all loops of a node have the weight of its loop of this type, or the
+    weight that Ã would add.
+    """
     if edge_type is None or count == 1:
         return [(edge_index, edge_weight)]
     weight = ones_for(x, edge_index.size(1)) if edge_weight is None else edge_weight
-    return [(edge_index, weight * (edge_type == number)) for number in range(count)]
+    (source, target), n = edge_index, x.size(0)
+
+    def of(number: int) -> Tensor:
+        own = edge_type == number
+        if not self_loops:
+            return weight * own
+        loop = source == target
+        # The last place is for edges that are not a loop of this type.
+        loops = weight.new_full((n + 1,), self_loops)
+        loops = loops.scatter(0, torch.where(own & loop, target, n), weight)
+        return torch.where(loop, loops[target], weight * own)
+
+    return [(edge_index, of(number)) for number in range(count)]
 
 
 def by_type(

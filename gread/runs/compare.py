@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,10 +13,16 @@ from gread.models.catalog import MODELS
 from gread.report.statistics import Comparison, compare as compare_pairs
 from gread.runs.archive import known_results
 from gread.runs.result import Result
-from gread.runs.spec import RunSpec
+from gread.runs.spec import RunSpec, Value
 
 Runs: TypeAlias = dict[tuple[int, int], Result]
 """Results by split and seed."""
+
+PREPARATION = ("directed", "normalize_features", "standardize_features")
+"""Options of a dataset that change neither its nodes nor its splits."""
+
+Task: TypeAlias = tuple[str, tuple[tuple[str, Value], ...]]
+"""Metric of a run, and the options of its dataset without `PREPARATION`."""
 
 
 def compare(
@@ -25,7 +31,8 @@ def compare(
     """Compare the test accuracies of two models pairwise, in percentage points, by dataset.
 
     If a model has several settings on a dataset, the pair of settings with the most common runs
-    is compared, and the latest of these on ties.
+    is compared, and the latest of these on ties. Both settings have the same metric, and the same
+    graph if options of the dataset define it.
 
     Args:
         first: A name of ``gread.MODELS``.
@@ -52,7 +59,9 @@ def compare(
     found = {}
     for name in one_by:
         if name in two_by and dataset in (None, name):
-            one, two = max(product(one_by[name], two_by[name]), key=lambda pair: _worth(*pair))
+            tasks = [task for task in one_by[name] if task in two_by[name]]
+            pairs = chain(*(product(one_by[name][task], two_by[name][task]) for task in tasks))
+            one, two = max(pairs, key=lambda pair: _worth(*pair), default=({}, {}))
             if keys := sorted(one.keys() & two.keys()):
                 tests = ([100 * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
                 found[name] = compare_pairs(*tests)
@@ -61,8 +70,8 @@ def compare(
     return found
 
 
-def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
-    """Runs with a test accuracy, by dataset and setting of the model."""
+def _settings(model: str, results: Iterable[Result]) -> dict[str, dict[Task, list[Runs]]]:
+    """Runs with a test accuracy of each setting of the model, by dataset and task."""
     found: dict[str, dict[RunSpec, Runs]] = {}
     for result in results:
         spec = result.spec
@@ -70,7 +79,20 @@ def _settings(model: str, results: Iterable[Result]) -> dict[str, list[Runs]]:
             setting = dataclasses.replace(spec, split=0, seed=0, record=())
             runs = found.setdefault(spec.dataset, {}).setdefault(setting, {})
             runs[spec.split, spec.seed] = result
-    return {dataset: list(settings.values()) for dataset, settings in found.items()}
+    tasks: dict[str, dict[Task, list[Runs]]] = {}
+    for dataset, settings in found.items():
+        for setting, runs in settings.items():
+            tasks.setdefault(dataset, {}).setdefault(_task(setting), []).append(runs)
+    return tasks
+
+
+def _task(spec: RunSpec) -> Task:
+    from gread.training.losses import LOSSES  # imports torch
+
+    train = spec.train
+    usual = LOSSES[train.loss].metric if train.loss in LOSSES else train.loss
+    options = (pair for pair in spec.options.items() if pair[0] not in PREPARATION)
+    return train.metric or usual, tuple(sorted(options))
 
 
 def _worth(one: Runs, two: Runs) -> tuple[int, str]:

@@ -160,7 +160,9 @@ def preset_table(
     given = {key: value for key, value in settings.items() if value is not None}
     own, found = split_options(given)
     options = {**options, **found}
-    lines = [f"[{dataset}]", *(f"# {fact}" for fact in facts)]
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", dataset)
+    name = dataset if bare else json.dumps(dataset)  # TOML reads a dot as a table in a table
+    lines = [f"[{name}]", *(f"# {fact}" for fact in facts)]
     lines += [f"{key} = {json.dumps(value)}" for key, value in own.items()]
     if options:
         inside = ", ".join(f"{key} = {json.dumps(value)}" for key, value in options.items())

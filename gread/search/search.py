@@ -123,11 +123,14 @@ def search(
         (3, 6)
     """
     check_count("trials", trials)
+    if workers is not None:
+        check_count("workers", workers)
     SAMPLERS[sampler]  # a misspelt name fails before the study is created
     where = find_executor(executor) if isinstance(executor, str) else executor
     on_gpu = any(device.startswith("cuda") for device in devices)
     learns = prune or sampler != "random"
-    size = batch or (8 if not on_gpu and not where.remote else 64 if learns else 512)
+    usual = 8 if not on_gpu and not where.remote else 64 if learns else 512
+    size = usual if batch is None else batch
     check_count("batch", size)
     if workers is None and on_gpu and not where.remote:
         workers = min(8, max(1, (os.cpu_count() or 1) // 2))

@@ -70,12 +70,16 @@ class Column:
         return [None if gone else value for value, gone in pairs]
 
     def texts(self) -> list[str]:
-        """The values as text; whole numbers stored as floats (in files with gaps) as integers."""
-        values = self.values
+        """The values as text; whole numbers stored as floats (in files with gaps) as integers.
+
+        The text of a value does not depend on other rows, which may be fractions or missing.
+        """
+        values = self.values.tolist()
         if self.kind == "number":
-            whole = (values == np.rint(values)).all() and (abs(values) < 2**53).all()
-            values = values.astype(np.int64) if whole else values
-        return list(map(str, values.tolist()))
+            whole = (self.values == np.rint(self.values)) & (abs(self.values) < 2**53)
+            pairs = zip(values, whole.tolist(), strict=True)
+            values = [int(value) if is_whole else value for value, is_whole in pairs]
+        return list(map(str, values))
 
     @property
     def numeric(self) -> bool:

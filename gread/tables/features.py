@@ -553,7 +553,7 @@ class Preprocessing:
         for name, column in columns.items():
             _check_finite(table.name, name, column)
         size = len(table) * self.width
-        if size >= WORTH and self._entries(columns) <= SPARSE * size:
+        if size >= WORTH and self._entries(table, columns) <= SPARSE * size:
             blocks = (self._encoded(table.name, name, columns[name]) for name in columns)
             found = hstack([csc_array(block) for block in blocks], dtype=np.float32)
             return self._per_row(csr_array(found))
@@ -574,14 +574,14 @@ class Preprocessing:
         except InputError as error:
             raise InputError(f"column {name!r} of {table} {error}") from error
 
-    def _entries(self, columns: Mapping[str, Column]) -> float:
+    def _entries(self, table: Table, columns: Mapping[str, Column]) -> float:
         """Estimate the number of non-zeros, if necessary by encoding the first rows of a column."""
         total = 0.0
         for name, column in columns.items():
             if column.sparse and not any(getattr(self.encoders[name], "shift", ())):
                 total += column.values.nnz
             else:
-                block = self._encoded("", name, column[:SAMPLE])
+                block = self._encoded(table.name, name, column[:SAMPLE])
                 found = block.nnz if issparse(block) else np.count_nonzero(block)
                 total += found * len(column) / max(block.shape[0], 1)
         return total

@@ -148,7 +148,8 @@ def read_npz(path: Path) -> Table:
         for name, array in arrays.items():
             columns[name] = _named(name, array)
             if array.dtype.kind == "f" and array.ndim == 1:  # arrays mark missing values by NaN
-                columns[name] = replace(columns[name], missing=np.isnan(array))
+                missing = np.isnan(array)
+                columns[name] = column(np.where(missing, 0, array), missing)
     except (InputError, MemoryError):
         raise
     except Exception as error:  # archives and arrays may be corrupt in many ways

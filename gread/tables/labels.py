@@ -54,6 +54,8 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     found = table[name]
     where = f"label column {name!r} of {table.name}"
     values = _values(found, where)
+    if classes is not None and found.kind in ("whole", "number") and type(classes[0]) is str:
+        values = [None if value is None else str(value) for value in values]  # texts 1 and 2
     if classes is None:
         classes = sorted({value for value in values if value is not None})
         if not classes:
@@ -86,12 +88,19 @@ def _values(found: Column, where: str) -> list[Any]:
     return found.cells()
 
 
-def separator_of(found: Column) -> str:
+def separator_of(found: Column, labels: Sequence[str] | None = None) -> str:
     """Separator of labels in a column of lists such as "a;b"; empty for a column of classes.
 
     A column holds lists if most labels in its lists also occur in other texts.
+
+    Args:
+        found: The column.
+        labels: The labels if they are known; the separator is then the one that gives only these.
     """
     values = set(found.values[~found.missing]) if found.kind == "text" else set()
+    if labels is not None:
+        fits = (one for one in SEPARATORS if all(_parts(v, one) <= set(labels) for v in values))
+        return next(fits, SEPARATORS[0])
     for separator in SEPARATORS:
         lists = sorted(value for value in values if separator in value)
         parts = [_parts(value, separator) for value in values]

@@ -19,6 +19,7 @@ from gread.base.errors import InputError
 from gread.graph.partition import Part, cut
 from gread.kernels.backend import fast
 from gread.kernels.cuda_graph import Recording
+from gread.models.base import GraphModel
 from gread.training.config import TrainConfig
 from gread.training.direct import direct_model
 from gread.training.loop import (
@@ -200,13 +201,30 @@ def _weights(
     weight = torch.stack(masks).to(dtype)
     if class_weight is None:
         return weight
-    return weight * class_weight.to(weight)[data.y.clamp(min=0)]
+    if data.y.is_floating_point():
+        raise InputError("class_weight must be None for targets that are not classes")
+    known = data.y[torch.stack(masks).any(0)]  # other nodes may have any class
+    count = int(known.max()) + 1
+    if not isinstance(class_weight, Tensor) or class_weight.dim() != 1 or len(class_weight) < count:
+        given = list(class_weight.shape) if isinstance(class_weight, Tensor) else class_weight
+        raise InputError(
+            f"class_weight must be a tensor [classes] of at least {count} numbers, got {given}"
+        )
+    if not ((class_weight >= 0) & class_weight.isfinite()).all():
+        raise InputError(
+            f"class_weight must be finite and not negative, got {class_weight.tolist()}"
+        )
+    return weight * class_weight.to(weight)[data.y.clamp(0, len(class_weight) - 1)]
 
 
 class PartedGraph:
     """A model on a graph, part by part; the whole graph is one part."""
 
     def __init__(self, model: nn.Module, data: Data, train_mask: Tensor, config: TrainConfig):
+        if config.parts > 1 and isinstance(model, GraphModel) and model.num_nodes is not None:
+            raise InputError(
+                f"parts must be 1 for a model with weights for each node, got {config.parts}"
+            )
         self.model = model
         self.x = data.x
         self.parts = cut(data, config.parts, config.halo)

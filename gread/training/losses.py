@@ -87,7 +87,8 @@ def cross_entropy(outputs: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
         return log_loss(outputs, y, weight)
     if weight is None:
         return nll_of_logits(outputs, y, reduction="sum")
-    rows, classes = outputs.flatten(0, -2), y.clamp(min=0)  # an unknown class has no weight
+    rows = outputs.flatten(0, -2)
+    classes = y.clamp(0, outputs.size(-1) - 1)  # an unknown class has no weight
     each = nll_of_logits(rows, classes.repeat(len(rows) // len(y)), reduction="none")
     return (weight * each.view(outputs.shape[:-1])).sum(-1)
 

@@ -91,7 +91,7 @@ class Predictions:
     def confusion(self) -> Tensor:
         """Weight of the nodes of class i (row) that are predicted as j, [..., sets, C, C]."""
         count = self.outputs.size(-1)
-        cell = (self.y.clamp(min=0) * count + self.classes).unsqueeze(-2)
+        cell = (self.y.clamp(0, count - 1) * count + self.classes).unsqueeze(-2)
         weight = self.weight.expand(*cell.shape[:-2], *self.weight.shape[-2:])
         *front, nodes = weight.shape
         tables = weight.numel() // nodes
@@ -249,7 +249,7 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
     p = p.whole()
     chosen, values = p.weight > 0, []
     for probability, there in _against_others(p, chosen):
-        positive = chosen & there
+        positive = chosen & there.unsqueeze(-2)
         ordered, order = probability.sort(-1)
         low = torch.searchsorted(ordered, probability)
         high = torch.searchsorted(ordered, probability, right=True)
@@ -258,19 +258,22 @@ def _mean_over_classes(p: Predictions, value: Callable[[_Ranks], Tensor]) -> Ten
 
 
 def _against_others(p: Predictions, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield probability [..., n] and presence [n] per label or class; of two classes, the rarer."""
+    """Yield probability and presence of each label or class, [..., n]; of two classes, the rarer.
+
+    Double precision distinguishes more probabilities close to 1.
+    """
     if p.y.dim() == 2:
-        probabilities, there = p.outputs.sigmoid(), p.y == 1
+        probabilities, there = p.outputs.double().sigmoid(), p.y == 1
     else:
-        probabilities = p.outputs.softmax(-1)
+        probabilities = p.outputs.double().softmax(-1)
         there = p.y.unsqueeze(-1) == torch.arange(probabilities.size(-1), device=p.y.device)
         if probabilities.size(-1) == 2:
-            sizes = (there & chosen.flatten(0, -2).any(0).unsqueeze(-1)).sum(0)
-            rare = sizes[1] <= sizes[0]
+            sizes = (there & chosen.any(-2).unsqueeze(-1)).sum(-2, keepdim=True)
+            rare = sizes[..., 1:] <= sizes[..., :1]  # of every member
             probabilities = torch.where(rare, probabilities[..., 1:], probabilities[..., :1])
             there = torch.where(rare, there[:, 1:], there[:, :1])
     for number in range(probabilities.size(-1)):
-        yield probabilities[..., number].contiguous(), there[:, number]
+        yield probabilities[..., number].contiguous(), there[..., number]
 
 
 @metric("micro-f1", "labels")
@@ -287,7 +290,7 @@ def negative_log_likelihood(p: Predictions) -> Tensor:
     if p.y.dim() == 2:
         y = p.y.to(p.outputs.dtype).expand_as(p.outputs)
         return p.mean(binary_cross_entropy_with_logits(p.outputs, y, reduction="none").mean(-1))
-    classes = p.y.clamp(min=0).expand(p.outputs.shape[:-1]).unsqueeze(-1)
+    classes = p.y.clamp(0, p.outputs.size(-1) - 1).expand(p.outputs.shape[:-1]).unsqueeze(-1)
     return p.mean(-p.outputs.log_softmax(-1).gather(-1, classes).squeeze(-1))
 
 
@@ -297,7 +300,9 @@ def r_squared(p: Predictions) -> Tensor:
     y = p.y.double().view(len(p.y), -1)
     error = p.total((p.outputs - y).square().sum(-1))
     means = torch.stack([p.mean(column) for column in y.unbind(-1)], -1)
-    spread = p.total(y.square().sum(-1)) - p.size * means.square().sum(-1)
+    # The mean of squares minus the squared mean would cancel for targets far from zero.
+    distances = (y.mT.unsqueeze(-3) - means.unsqueeze(-1)).square().sum(-2)  # [..., sets, n]
+    spread = p.reduction.total((p.weight * distances).sum(-1))
     return (1 - error / spread).to(p.weight.dtype)
 
 

@@ -184,6 +184,22 @@ def test_train_computes_only_missing_runs(train):
     assert both[0] == first[0]  # including the time of completion
 
 
+def test_train_counts_repeated_splits_once(train):
+    found = json.loads(train("--splits", "1,0-1", "--model", "gcn", "--json").stdout)
+    assert [result["spec"]["split"] for result in found] == [1, 0]
+
+
+def test_only_fractions_are_shown_in_percent(gread, train, tmp_path, real_root, monkeypatch):
+    monkeypatch.setenv("GREAD_DATA", str(real_root))
+    loss = ("--splits", "0", "--set", "metric=nll")
+    (result,) = json.loads(train(*loss, "--json", dataset="texas").stdout)
+    shown = train(*loss, dataset="texas").stdout
+    assert f"test {result['test']:.4f} ± 0.0000" in shown
+    assert "paper: " not in shown  # it has accuracies
+    listed = gread("runs", "--store", tmp_path).stdout
+    assert f"{result['val']:.4f}" in listed
+
+
 def test_train_takes_settings_of_the_model_and_of_the_training(train):
     shown = train(
         "--splits", "0", "--set", "time=0.5", "--set", "lr=0.1", "--set", "beta=scalar", "--json"
@@ -289,6 +305,7 @@ def test_train_logs_new_runs_to_trackers(train, tmp_path):
         (("--set", "time"), "--set must be KEY=VALUE, got 'time'"),
         (("--set", "time=soon"), "time must be a number, zero or above, got 'soon'"),
         (("--splits", "a-b"), "--splits must be numbers like 0-9 or 0,3,5, got 'a-b'"),
+        (("--splits", "3-1"), "--splits must be rising ranges like 0-9, got '3-1'"),
         (("--splits", "99"), "split must be below 10, the number of splits, got 99"),
         (("--model", "gred"), "unknown model 'gred'"),
         (("--preset", "mine"), "unknown preset 'mine'; choose from: tuned, published, paper"),

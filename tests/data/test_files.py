@@ -144,6 +144,20 @@ def test_mirror_serves_files_by_their_data_root_path(server, tmp_path, monkeypat
     assert obtain(file, tmp_path) == CONTENT
 
 
+@pytest.mark.parametrize(
+    ("mirror", "said"),
+    [
+        ("host/path", "GREAD_MIRROR must be a URL such as http://host/path, got host/path"),
+        ("file:///data", "GREAD_MIRROR must be a URL such as http://host/path, got file:///data"),
+        ("http://[host", "cannot be downloaded from http://[host/some/raw/file.txt"),
+    ],
+)
+def test_invalid_mirror_raises_data_error(tmp_path, monkeypatch, mirror, said):
+    monkeypatch.setenv("GREAD_MIRROR", mirror)
+    with pytest.raises(DataError, match=re.escape(said)):
+        obtain(RawFile("some/raw/file.txt", "", "sha256:0"), tmp_path)
+
+
 def test_a_mirror_serves_files_that_have_no_other_address(server, tmp_path, monkeypatch):
     file = RawFile("real/file.npz", "", raw(server).digest, "somebody")
     with pytest.raises(DataError, match=r"has no download address \(it holds data of somebody\)"):

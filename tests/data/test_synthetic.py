@@ -99,6 +99,11 @@ def test_number_of_chosen_elements_is_p_times_the_total(p):
     assert counts == pytest.approx(200_000 * p, abs=5 * (200_000 * p * (1 - p)) ** 0.5)
 
 
+@pytest.mark.parametrize("p", [1e-18, 1e-30])
+def test_tiny_probability_chooses_no_element(p):
+    assert len(_chosen(default_rng(0), 1000, p)) == 0
+
+
 def test_grid_joins_neighbours():
     data = gread.grid(4, 5)
     distance = (data.pos[data.edge_index[0]] - data.pos[data.edge_index[1]]).abs().sum(1)
@@ -116,6 +121,10 @@ def test_grid_joins_neighbours():
         (lambda: gread.csbm(degree=3), "degree must come with homophily"),
         (lambda: gread.csbm(homophily=1.0, degree=80), "degree must be lower: .* got degree 80"),
         (lambda: gread.csbm(p_within=2.0), r"p_within must be a number in \[0, 1\], got 2.0"),
+        (lambda: gread.csbm(mean=float("nan")), "mean must be a finite number, got nan"),
+        (lambda: gread.csbm(seed=-1), "seed must be a whole number of at least 0, got -1"),
+        (lambda: gread.load("digits", seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: gread.load("digits", neighbours=1797), "neighbours must be below 1797"),
         (lambda: gread.grid(0, 3), "height must be a whole number of at least 1, got 0"),
         (lambda: gread.load("gird"), "unknown dataset 'gird', did you mean 'grid'?"),
         (lambda: gread.load("grid", hight=3), "grid has no option 'hight'; choose from: height"),

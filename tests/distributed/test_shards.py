@@ -111,6 +111,42 @@ def test_invalid_parquet_input_raises_an_input_error(data, tmp_path, options, se
     assert not list(tmp_path.glob(".found*"))  # no partial folder is left
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "values", "sentence"),
+    [
+        ("nodes", "class", [float("nan"), 1.0], "'class' of nodes.parquet must hold classes, got"),
+        ("nodes", "class", [[1], [2]], "'class' of nodes.parquet must hold single values, got lis"),
+        ("nodes", "split", [[1], [2]], "'split' of nodes.parquet must hold single values, got lis"),
+        ("edges", "weight", ["heavy"], "column 'weight' of edges.parquet must be numbers, got str"),
+        ("nodes", "x", [0, 0], "nodes.parquet must have different columns, got 'x' twice"),
+    ],
+)
+def test_unusable_parquet_columns_raise_an_input_error(tmp_path, table, column, values, sentence):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nodes = [("x", [0.5, 1.5]), ("class", ["a", "b"]), ("split", ["train", "test"])]
+    columns = {"nodes": nodes, "edges": [("source", [0]), ("target", [1]), ("weight", [1.0])]}
+    kept = [pair for pair in columns[table] if pair[0] != column or column == "x"]
+    columns[table] = [*kept, (column, values)]
+    for name, pairs in columns.items():
+        names, arrays = zip(*pairs, strict=True)
+        file = pa.Table.from_arrays([pa.array(values) for values in arrays], names)
+        pq.write_table(file, tmp_path / f"{name}.parquet")
+    files = tmp_path / "nodes.parquet", tmp_path / "edges.parquet"
+    given = {"label": "class", "split": "split", "weight": "weight", "shards": 1}
+    with pytest.raises(InputError, match=sentence):
+        shard_parquet(*files, tmp_path / "found", **given)
+
+
+def test_parquet_file_without_edges_is_sharded(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    none = pa.array([], pa.int64())
+    pq.write_table(pa.table({"source": none, "target": none}), tmp_path / "edges.parquet")
+    pq.write_table(pa.table({"x": [0.5, 1.5], "class": [0, 1]}), tmp_path / "nodes.parquet")
+    files = tmp_path / "nodes.parquet", tmp_path / "edges.parquet"
+    sizes = shard_parquet(*files, tmp_path / "found", label="class", shards=2)
+    assert (sizes.nodes, sizes.edges, sizes.halos) == (2, 0, (0, 0))
+
+
 def test_partition_without_enough_memory_raises_an_input_error(data, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("gread.distributed.parquet.free_memory", lambda: 10.0)

@@ -214,7 +214,7 @@ def test_training_stops_early_without_validation_improvement(data):
         ({}, {"y": [0] * 150}, "must have two classes or more"),
         ({}, {"y": [-1] * 150}, "must name the class of some nodes, got none"),
         ({}, {"y": [0, 1] + [-1] * 148}, "there must be nodes with a class to train"),
-        ({}, {"split": 7}, "split must be below 1, got 7"),
+        ({}, {"split": 7}, "split must be a whole number from 0 to 0, got 7"),
     ],
 )
 def test_invalid_fit_arguments_raise_input_error(data, options, arguments, sentence):
@@ -326,3 +326,21 @@ def test_tuning_keeps_the_lowest_validation_nll(two_classes):
 def test_invalid_losses_and_metrics_raise_input_error(data, settings, sentence):
     with pytest.raises(InputError, match=sentence):
         GraphClassifier(settings=settings).fit(data)
+
+
+@pytest.mark.parametrize("split", [-1, 1, True])
+def test_the_number_of_a_split_must_exist(data, split):
+    with pytest.raises(InputError, match=f"split must be a whole number from 0 to 0, got {split}"):
+        GraphClassifier("mlp", settings=FAST).prepare(data, split=split)
+
+
+def test_the_number_of_a_split_needs_masks(data):
+    with pytest.raises(InputError, match="a number is for a PyG Data with masks"):
+        GraphClassifier("mlp", settings=FAST).prepare(
+            data.x, data.y, edges=data.edge_index, split=1
+        )
+
+
+def test_class_weights_must_be_numbers(data):
+    with pytest.raises(InputError, match="class_weight must hold numbers, got 'x'"):
+        GraphClassifier("mlp", settings=FAST, class_weight={0: "x"}).prepare(data)

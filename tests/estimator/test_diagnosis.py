@@ -181,3 +181,9 @@ def test_no_tree_makes_fewer_errors_than_the_bound(different, told):
         bound = diagnosis._fewest_errors(values, y, leaves)
         assert bound <= errors + 1e-9
         assert told or bound > 2  # the bound rules out most columns
+
+
+def test_nodes_with_different_targets_of_their_edges_are_not_duplicates():
+    nodes = {"label": ["a", "b", "a", "b"], "x": [1, 1, 2, 3]}
+    assert diagnosed(nodes, ([0, 1], [2, 3]), directed=True).duplicates == 0
+    assert diagnosed(nodes, ([0, 1], [2, 2]), directed=True).duplicates == 1

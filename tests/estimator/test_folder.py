@@ -4,8 +4,11 @@ import pickle
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
+import networkx
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -142,3 +145,23 @@ def test_folder_in_the_hub_cache_is_loaded_offline(saved, tmp_path):
     shown = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert shown.stdout.split("\n")[:2] == ["(150,)", "12"], shown.stderr
     assert "InputError: there is no model folder someone/other, and none on" in shown.stderr
+
+
+@pytest.mark.parametrize("kind", ["pair", "numpy"])
+def test_ids_of_a_networkx_graph_keep_their_type(kind, tmp_path):
+    ids = [(k // 8, k % 8) if kind == "pair" else np.int64(k) for k in range(64)]
+    graph = networkx.Graph()
+    graph.add_nodes_from((node, {"x": k % 7, "y": k % 2}) for k, node in enumerate(ids))
+    graph.add_edges_from(pairwise(ids))
+    classifier = GraphClassifier("gcn", settings={"epochs": 1}).fit(graph, "y")
+    assert GraphClassifier.load(classifier.save(tmp_path / "m")).ids_ == ids
+
+
+def test_arguments_of_numpy_and_pandas_can_be_saved(tmp_path):
+    nodes = pandas.DataFrame({"a": range(60), "b": range(60), "y": np.arange(60) % 2})
+    given = {"features": nodes.columns[:2], "class_weight": {np.int64(0): np.float32(2)}}
+    classifier = GraphClassifier("mlp", settings={"epochs": 1}, directed=np.bool_(True), **given)
+    classifier.fit(nodes, "y", edges=np.array([[0, 1], [1, 2]]))
+    loaded = GraphClassifier.load(classifier.save(tmp_path / "m"))
+    assert (loaded.features, loaded.class_weight) == (["a", "b"], {0: 2.0})
+    assert loaded.directed is True

@@ -146,3 +146,37 @@ def test_nan_in_python_objects_counts_as_missing(series, kind, missing):
 def test_invalid_graphs_raise_input_error(given, sentence):
     with pytest.raises(InputError, match=sentence):
         as_graph(*given)
+
+
+def test_infinity_in_an_array_is_kept_and_nan_is_missing():
+    found = column_of(np.array([1.0, np.nan, np.inf]))
+    assert found.missing.tolist() == [False, True, False]
+    assert found.unusable().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edge_weight": torch.tensor([1.0, -1, 1])}, "finite weights, zero or above"),
+        ({"edge_weight": torch.ones(2)}, r"a weight for each of 3 edges, got \[2\]"),
+        ({"x": torch.eye(3).to_sparse()}, "a tensor must be dense"),
+    ],
+)
+def test_invalid_tensors_of_data_raise_an_error(change, message):
+    found = data()
+    found.update(change)
+    with pytest.raises(InputError, match=message):
+        as_graph(found)
+
+
+@pytest.mark.parametrize("x", [torch.eye(3, requires_grad=True), torch.eye(3).bfloat16()])
+def test_features_with_a_gradient_or_in_bfloat16_are_read(x):
+    found = as_graph(Data(x=x, edge_index=torch.tensor(EDGES)))
+    np.testing.assert_array_equal(found.columns["x"].values, np.eye(3))
+
+
+def test_columns_of_a_data_frame_must_have_different_names():
+    nodes, edges = frames()
+    nodes[1], nodes["1"] = 0.0, 1.0
+    with pytest.raises(InputError, match="must have different names, got '1' twice"):
+        as_graph(nodes, edges)

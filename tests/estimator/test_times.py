@@ -184,3 +184,7 @@ def test_read_times_ignores_the_time_of_day():
     assert found.values[0] == found.values[1]
     assert found.missing.tolist() == [False, False, True]
     assert found.text(found.values[0]) == "2020-01-02"
+
+
+def test_a_model_trained_on_prepared_data_has_its_times(prepared):
+    assert prepared.like("mlp", {"epochs": 1}).cuts_ == prepared.cuts_

@@ -258,6 +258,7 @@ def test_karate_club_graph_matches_networkx(javascript):
 
 GOOD = {
     "edges.csv": "source,target,weight\na,b,2\nb,c,1\nc,a,0.5\n",
+    "spaces.csv": "source, target, weight\na, b, 2\nb ,c , 1\nc;  a; 0.5\n",
     "edges.txt": "# a comment\n0 1\n1\t2\n\n2 0\n1 0\n2 2\n",
     "graph.json": json.dumps(
         {
@@ -301,6 +302,8 @@ def test_graph_files_are_parsed_and_preserved_in_links(javascript, name):
         ('{"vertices": []}', "must have a list “edges” or “links”, got vertices"),
         ('{"nodes": [{"id": 1}], "edges": [[1, 2]]}', "edge 1: expected the id of a node, got 2"),
         ('{"edges": [{"source": 1}]}', "edge 1: expected the id of a node, got nothing"),
+        ('{"edges": [[1, 2, 1e999]]}', "edge 1: expected a weight above zero"),
+        ("a,,b\n", "line 1: expected source, target"),
         ('{"edges": [null]}', "edge 1: expected the id of a node"),
         ("null", "line 1: expected source, target"),
         ("\x00\x01\x02", "line 1: expected source, target"),

@@ -135,6 +135,19 @@ def test_stored_run_is_retrained_and_both_accuracies_are_noted(server, result):
     assert ask(server, "/runs/0123456789.json")[0].status == 404
 
 
+def test_unexpected_error_of_a_training_is_reported(result, monkeypatch):
+    def broken(*arguments, **options):
+        raise KeyError("x")
+
+    monkeypatch.setattr("gread.explorer.server.portrait_of_run", broken)
+    runs = Runs([result])
+    runs.answer(result.spec.key)
+    runs._trainings[0].join()
+    answer = runs.answer(result.spec.key)
+    assert answer.status == 500
+    assert json.loads(answer.body)["error"] == "the run could not be trained again: KeyError('x')"
+
+
 def test_runs_that_cannot_be_shown_are_not_listed(result):
     other = RunSpec(dataset="csbm", model="gcn", train=TrainConfig(epochs=1))
     unlucky = RunSpec(dataset="csbm", model="gread-f", train=TrainConfig(epochs=1))

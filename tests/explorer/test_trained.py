@@ -1,6 +1,7 @@
 """Data of trained models and stored results for the page."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -131,3 +132,18 @@ def test_leaderboard_selects_settings_by_validation_not_test_accuracy():
 
     board = leaderboard([*group(1, 0.6, 0.4), *group(2, 0.5, 0.9)])
     assert cell(board, "GCN", "csbm")["ours"][0] == 40.0
+
+
+def test_leaderboard_leaves_out_runs_with_another_metric():
+    auc = TrainConfig(metric="roc-auc")
+    specs = [RunSpec(dataset="csbm", model="gcn", split=k, train=auc) for k in range(2)]
+    results = [rated(spec, 0.9, 0.9) for spec in specs]
+    assert "csbm" not in {dataset["name"] for dataset in leaderboard(results)["datasets"]}
+    results.append(rated(RunSpec(dataset="csbm", model="gcn"), 0.6))
+    assert cell(leaderboard(results), "GCN", "csbm")["ours"] == [60.0, 0.0, 1]
+
+
+def test_portrait_of_a_run_names_its_metric():
+    result = run(replace(small("gread-bs"), train=TrainConfig(epochs=2, metric="roc-auc")))
+    (note, *_) = portrait_of_run(result, lambda epoch: None)["notes"]
+    assert f"Test roc-auc {100 * result.test:.2f}, stored {100 * result.test:.2f}" in note

@@ -3,6 +3,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from torch_geometric.explain.algorithm.utils import set_masks
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import gread
@@ -292,3 +293,20 @@ def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
 def test_propagating_messages_over_explained_edges_raises_an_error():
     with pytest.raises(TypeError, match="pass no messages"):
         ExplainedEdges().propagate(torch.empty(2, 0, dtype=torch.int64), x=torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("loops", [[], [2], [0, 1, 2, 3]])
+@pytest.mark.parametrize("make", [OriginalAdjacency, lambda: SoftAdjacency(3)])
+def test_edge_mask_applies_to_its_edge_if_nodes_have_loops(make, loops):
+    own = torch.tensor(loops, dtype=torch.int64).expand(2, -1)
+    edges = torch.cat([own, DIRECTED], 1)
+    adjacency, h0 = make(), torch.randn(4, 3)
+    before = dense(adjacency(h0, edges))
+    for number, (source, target) in enumerate(edges.T.tolist()):
+        mask = torch.ones(edges.size(1))
+        mask[number] = 0
+        set_masks(adjacency, mask, edges, apply_sigmoid=False)
+        expected = before.clone()
+        if source != target:  # explainers do not mask self loops
+            expected[target, source] = 0
+        torch.testing.assert_close(dense(adjacency(h0, edges)), expected)

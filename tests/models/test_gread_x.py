@@ -184,6 +184,28 @@ def test_operator_of_an_edge_type_contains_only_its_edges(typed, direction, weig
         )
 
 
+@pytest.mark.parametrize("self_loops", [0.0, 1.0, 0.5])
+def test_masked_operators_equal_separate_ones_with_loops_of_some_types(self_loops):
+    edges = torch.tensor([[0, 1, 2, 0, 0, 2], [1, 2, 0, 0, 0, 2]])
+    types, x = torch.tensor([0, 1, 0, 0, 1, 1]), torch.randn(4, 3)
+    adjacency = GREADX(3, 4, 2, self_loops=self_loops).adjacency
+    for weight in (None, torch.rand(6)):
+        given = (edges, weight, types, 3, x)
+        masked = masked_by_type(*given, self_loops)
+        for one, other in zip(by_type(*given), masked, strict=True):
+            torch.testing.assert_close(dense(adjacency(x, *one)), dense(adjacency(x, *other)))
+
+
+def test_edge_mask_of_ones_keeps_the_output_on_a_graph_with_typed_loops(typed):
+    model = GREADX(3, 4, 2, num_relations=3).double().eval()
+    typed.edge_index[:, typed.edge_type.argmin()] = 2
+    expected = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    mask = torch.ones(typed.num_edges, dtype=torch.float64)
+    set_masks(model, mask, typed.edge_index, apply_sigmoid=False)
+    found = model(typed.x, typed.edge_index, edge_type=typed.edge_type)
+    torch.testing.assert_close(found, expected)
+
+
 def test_edge_mask_applies_to_edges_of_every_type(typed):
     model = GREADX(3, 4, 2, num_relations=3, self_loops=0.0).double()
     mask = torch.zeros(typed.num_edges, dtype=torch.float64)
@@ -239,6 +261,7 @@ def without_types(data):
     ("change", "sentence"),
     [
         (lambda types: None, "edge_type must be given with num_relations=3, got none"),
+        (lambda types: types.tolist(), "edge_type must be a tensor, got list"),
         (lambda types: types[:2], r"a type for each edge, got torch.int64 \[2\]"),
         (lambda types: types.int(), "a type for each edge, got torch.int32"),
         (lambda types: types + 1, "edge_type must be 0 to 2, as num_relations is 3, got 3"),

@@ -7,7 +7,7 @@ from gread.base.errors import InputError
 from gread.report.figures import selection
 from gread.runs.presets import find_preset
 from gread.runs.store import ResultStore
-from gread.search.report import merge_preset, report
+from gread.search.report import merge_preset, preset_table, report
 from gread.search.selection import RULES
 from gread.search.space import Space
 from gread.search.study import load_study
@@ -93,6 +93,15 @@ def test_merge_preset_replaces_only_the_table_of_its_dataset(tmp_path):
     before = path.read_text()
     merge_preset(path, "[cora]\n# three\ntime = 3.0\n", "GREAD-BS")
     assert path.read_text() == before
+
+
+def test_preset_of_a_dataset_with_a_dot_in_its_name_is_found(tmp_path):
+    path = tmp_path / "gcn.toml"
+    for epochs in (1, 2):
+        table = preset_table("syn-cora-h0.10", ["by hand"], {"epochs": epochs}, {})
+        merge_preset(path, table, "GCN")
+    assert find_preset("gcn", "syn-cora-h0.10", str(path)).train.epochs == 2
+    assert path.read_text().count("by hand") == 1
 
 
 @pytest.mark.slow

@@ -107,6 +107,8 @@ def test_invalid_search_arguments_create_no_study(find, store):
         ({"sampler": "tpx"}, "unknown sampler 'tpx', did you mean 'tpe'"),
         ({"splits": []}, "a search must have a split and a seed, got none"),
         ({"batch": -1}, "batch must be a whole number of at least 1, got -1"),
+        ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
     ]:
         with pytest.raises(InputError, match=sentence):
             find(**changes)

@@ -78,3 +78,8 @@ def test_none_is_missing_and_nan_is_unusable():
 def test_invalid_columns_raise_input_error(values, sentence):
     with pytest.raises(InputError, match=sentence):
         column(values)
+
+
+def test_the_text_of_a_number_does_not_depend_on_other_rows():
+    assert column([1.0, 2.5, float("nan")]).texts() == ["1", "2.5", "nan"]
+    assert column([1.0, 2.0]).texts() == ["1", "2"]

@@ -383,3 +383,18 @@ def test_indicators_and_shares_keep_their_proportions():
 def test_unknown_scaling_raises_input_error():
     with pytest.raises(InputError, match="unknown scaling 'logg', did you mean 'log'"):
         Preprocessing.fit(TABLE, ["clicks"], ALL, scaling="logg")
+
+
+@pytest.mark.parametrize("other", [2.5, np.nan])
+def test_codes_are_encoded_next_to_fractions_and_missing_values(other):
+    values = np.array([3.0, 17, 21, 40] * 5 + [other])
+    table = Table("nodes.csv", {"code": column(values, np.isnan(values))})
+    preprocessing = Preprocessing.fit(table, ["code"], np.arange(20))
+    assert preprocessing.transform(table).sum(axis=0).tolist() == [5, 5, 5, 5]
+
+
+def test_an_error_in_a_large_table_names_the_table(monkeypatch):
+    monkeypatch.setattr("gread.tables.features.WORTH", 1)
+    preprocessing = fitted("height")
+    with pytest.raises(InputError, match=r"column 'height' of new\.csv must hold numbers"):
+        preprocessing.transform(Table("new.csv", {"height": column(["tall", "small"])}))

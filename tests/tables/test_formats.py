@@ -239,3 +239,10 @@ def test_invalid_libsvm_file_raises_input_error(tmp_path, text):
     (tmp_path / "t.svm").write_text(text)
     with pytest.raises(InputError, match="it is not a libsvm file"):
         read_table(tmp_path / "t.svm")
+
+
+def test_nan_in_an_npz_array_is_missing_and_infinity_is_not(tmp_path):
+    np.savez(tmp_path / "t.npz", id=np.arange(3), x=np.array([1.0, np.nan, np.inf]))
+    found = read_table(tmp_path / "t.npz")["x"]
+    assert found.missing.tolist() == [False, True, False]
+    assert found.values.tolist() == [1.0, 0.0, np.inf]

@@ -154,3 +154,16 @@ def test_quantities_are_distinguished_from_classes(values, quantities):
 def test_invalid_number_columns_raise_input_error(values, sentence):
     with pytest.raises(InputError, match=f"label column 'y' of t {sentence}"):
         read_numbers(Table("t", {"y": column(values)}), "y")
+
+
+def test_known_text_classes_that_look_like_numbers_are_recognized():
+    assert labels([2, None, 1], classes=("1", "2", "x")).y.tolist() == [1, -1, 0]
+    with pytest.raises(InputError, match="must have the classes '1', 'x', got '2'"):
+        labels([1, 2], classes=("1", "x"))
+
+
+def test_known_labels_determine_the_separator():
+    assert separator_of(column(["a|b", "c"])) == ""
+    assert separator_of(column(["a|b", "c"]), ("a", "b", "c")) == "|"
+    assert separator_of(column(["a;b", "c"]), ("a", "b", "c")) == ";"
+    assert separator_of(column(["a", "b"]), ("a", "b")) == ";"

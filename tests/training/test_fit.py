@@ -229,6 +229,31 @@ class BreaksWhenEvaluated(nn.Module):
         return logits * torch.nan if broken else logits
 
 
+@pytest.mark.parametrize(
+    ("weight", "sentence"),
+    [
+        (torch.ones(1), r"a tensor \[classes\] of at least 2 numbers, got \[1\]"),
+        ([1.0, 1.0], r"a tensor \[classes\] of at least 2 numbers, got \[1.0, 1.0\]"),
+        (torch.tensor([-1.0, 1.0]), r"finite and not negative, got \[-1.0, 1.0\]"),
+    ],
+)
+def test_invalid_class_weights_raise_an_input_error(six, weight, sentence):
+    with pytest.raises(InputError, match=f"class_weight must be {sentence}"):
+        gread.fit(Scripted([[0]]), six, class_weight=weight)
+
+
+def test_class_weights_of_numbers_raise_an_input_error(six):
+    six.y, config = torch.randn(6), gread.TrainConfig(loss="squared-error")
+    with pytest.raises(InputError, match="class_weight must be None for targets that are not"):
+        gread.fit(gread.GREADX(1, 2, 1), six, config, class_weight=torch.ones(1))
+
+
+def test_model_with_weights_for_each_node_rejects_parts_of_any_size(six):
+    model = gread.GREADX(1, 2, 2, embedding=True, num_nodes=6)
+    with pytest.raises(InputError, match="parts must be 1 for a model with weights for each node"):
+        gread.fit(model, six, gread.TrainConfig(parts=2, halo=6))
+
+
 def test_nan_logits_in_evaluation_raise_an_arithmetic_error():
     with pytest.raises(ArithmeticError, match="not finite"):
         gread.fit(BreaksWhenEvaluated(), gread.load("csbm", num_nodes=60))

@@ -130,6 +130,40 @@ def test_metrics_of_population_members_are_independent(name, targets):
         torch.testing.assert_close(together[member], alone)
 
 
+def test_each_population_member_scores_its_own_rarer_class():
+    y = torch.arange(40) % 2
+    outputs = torch.randn(2, 40, 2, dtype=torch.float64)
+    rarer = torch.stack([(torch.arange(40) % 8 == k) | (y != k) for k in (0, 1)])
+    weight = rarer.unsqueeze(1).expand(-1, 3, -1).double()
+    together = METRICS["average-precision"].of(predictions(outputs, y, weight))
+    for member in range(2):
+        chosen = rarer[member]
+        probabilities = outputs[member][chosen].softmax(-1).numpy()
+        expected = SKLEARN["average-precision"](y[chosen].numpy(), probabilities, rare=member)
+        assert together[member].tolist() == pytest.approx([expected] * 3, abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_roc_auc_distinguishes_probabilities_near_one(width):
+    y, weight = torch.tensor([0, 0, 1, 1]), torch.ones(1, 4)
+    outputs = torch.zeros(4, width)
+    outputs[:, -1 if width == 1 else 1] = torch.tensor([20.0, 21.0, 24.0, 26.0])
+    if width == 1:
+        y = y.unsqueeze(1).double()
+    if width == 3:
+        outputs[:, 2] = -60.0
+    assert METRICS["roc-auc"].of(predictions(outputs, y, weight)).item() == 1
+
+
+def test_r2_is_exact_for_targets_far_from_zero():
+    error, weight = torch.randn(60, 1).double(), sets(60)
+    y = 1e9 + torch.randn(60).double()
+    found = METRICS["r2"].of(predictions(y.unsqueeze(1) + error, y, weight))
+    for value, chosen in zip(found.tolist(), weight.bool(), strict=True):
+        given = y[chosen].numpy(), (y.unsqueeze(1) + error)[chosen].numpy()
+        assert value == pytest.approx(oracle.r2_score(*given), abs=1e-6)
+
+
 def test_one_output_is_the_log_odds_of_class_one():
     log_odds = torch.randn(30, 1)
     scores = LOSSES["binary"].scores(log_odds)
@@ -242,6 +276,22 @@ def test_metric_function_can_be_registered_and_used():
 def test_unknown_or_incompatible_losses_and_metrics_raise_input_errors(options, sentence):
     with pytest.raises(InputError, match=sentence):
         gread.fit(model("cross-entropy"), graph("cross-entropy"), gread.TrainConfig(**options))
+
+
+@pytest.mark.parametrize("name", metrics_of("classes"))
+@pytest.mark.parametrize("class_weight", [None, torch.tensor([1.0, 2.0, 1.0])])
+def test_classes_of_nodes_outside_all_sets_may_be_any_number(name, class_weight):
+    data, found = graph("cross-entropy"), []
+    nodes = torch.arange(3)
+    for mask in (data.train_mask, data.val_mask, data.test_mask):
+        mask[nodes] = False
+    for unknown in (-1, 99):
+        data.y[nodes] = unknown
+        torch.manual_seed(0)
+        config = gread.TrainConfig(epochs=2, metric=name)
+        network = gread.GREADX(data.num_features, 4, 3)
+        found.append(gread.fit(network, data, config, class_weight=class_weight))
+    assert found[0].history == found[1].history
 
 
 def test_roc_auc_of_a_single_class_set_raises_an_input_error():

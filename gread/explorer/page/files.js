@@ -34,7 +34,7 @@ function fromLines(text, name) {
     if (line.trim() === "" || /^\s*[#%]/.test(line)) return;
     const parts = line
       .trim()
-      .split(/[\t,;]|\s+/)
+      .split(/ *[\t,;] *|\s+/)
       .map((part) => part.trim().replace(/^"(.*)"$/, "$1"));
     if (parts.length < 2 || parts.length > 3 || parts[0] === "" || parts[1] === "") {
       throw new FileProblem(`${name}, line ${k + 1}: expected source, target and an optional weight, got “${line.trim().slice(0, 40)}”.`);
@@ -77,7 +77,7 @@ function fromJson(text, name) {
   };
   const edges = list.map((edge, k) => {
     const [source, target, weight = 1] = Array.isArray(edge) ? edge : [edge?.source, edge?.target, edge?.weight];
-    if (!(typeof weight === "number" && weight > 0))
+    if (!(Number.isFinite(weight) && weight > 0))
       throw new FileProblem(`${name}, edge ${k + 1}: expected a weight above zero, got ${JSON.stringify(weight)}.`);
     return [node(source, k), node(target, k), weight];
   });
