@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from gread.base.errors import InputError
 from gread.cli.console import measured, note, print_json, print_table
 from gread.cli.options import STORE, described
 
@@ -24,6 +25,13 @@ def list_runs(
 ) -> None:
     """List stored runs, or export them."""
     if context.invoked_subcommand is not None:
+        for option in context.command.params:
+            source = context.get_parameter_source(option.name or "")
+            if source is not None and source.name == "COMMANDLINE":
+                raise InputError(
+                    f"options of gread runs {context.invoked_subcommand} must follow its name, got "
+                    f"{option.opts[0]} before it"
+                )
         return
     from gread.runs.store import ResultStore
 

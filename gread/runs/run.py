@@ -20,6 +20,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from gread.base.errors import InputError
 from gread.base.memory import TRAINING, enough_memory
 from gread.base.versions import versions
 from gread.data.files import data_root
@@ -260,6 +261,8 @@ def _prepared(
 ) -> Graph:
     """Load and cache a graph, because consecutive runs use the same one."""
     data = load(dataset, root=root, **json.loads(options))
+    if data.x is None or data.y is None:
+        raise InputError(f"a dataset to train on must have features and classes, got {dataset}")
     fingerprint = fingerprint_of(data)
     if structure is not None:
         origin = Origin(dataset, data_root(root), fingerprint)

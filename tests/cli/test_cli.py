@@ -407,6 +407,8 @@ def test_runs_are_exported_by_artefact(gread, tmp_path, monkeypatch):
     gread("runs", "export", "table-2", "--out", tmp_path / "one", *store)
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["table-2.jsonl.xz"]
     assert "unknown artefact 'tabel-2'" in gread("runs", "export", "tabel-2", *store).stderr
+    shown = gread("runs", *store, "export").stderr
+    assert "options of gread runs export must follow its name, got --store before it" in shown
 
 
 @pytest.mark.slow

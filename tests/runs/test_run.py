@@ -154,6 +154,11 @@ def test_on_epoch_receives_the_model_and_the_data(small):
     assert seen == [(0, True, 30), (1, True, 30), (2, True, 30)]
 
 
+def test_a_dataset_without_features_is_rejected():
+    with pytest.raises(InputError, match="must have features and classes, got grid"):
+        run(RunSpec(dataset="grid", model="mlp"))
+
+
 def test_an_unknown_record_is_refused(small):
     with pytest.raises(InputError, match="unknown record 'enrgy', did you mean 'energy'"):
         run(small(record=("enrgy",)))
