@@ -184,6 +184,8 @@ class ExplainedEdges(MessagePassing):
         mask: Tensor = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
         if edges.looped:  # `MessagePassing.explain_message` sees this only if the number changes
             mask = torch.cat([mask[self._loop_mask], mask.new_ones(edges.num_nodes)])
+        if len(mask) != len(edges.order):  # the mask is for other edges, such as one hop for two
+            raise ValueError(f"the mask must have {len(edges.order)} entries, got {len(mask)}")
         return weight * mask[edges.order]
 
     def propagate(self, *_: Any, **__: Any) -> NoReturn:

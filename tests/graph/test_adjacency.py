@@ -290,6 +290,13 @@ def test_invalid_attention_settings_raise_input_errors(arguments, sentence):
         SoftAdjacency(4, **arguments)
 
 
+def test_mask_of_other_edges_raises_value_error():
+    adjacency = OriginalAdjacency(self_loops=0.0)
+    set_masks(adjacency, torch.ones(9), torch.zeros(2, 9, dtype=torch.int64))
+    with pytest.raises(ValueError, match=f"must have {DIRECTED.size(1)} entries, got 9"):
+        adjacency(torch.randn(4, 3), DIRECTED)
+
+
 def test_propagating_messages_over_explained_edges_raises_an_error():
     with pytest.raises(TypeError, match="pass no messages"):
         ExplainedEdges().propagate(torch.empty(2, 0, dtype=torch.int64), x=torch.ones(1, 1))
