@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
@@ -61,8 +62,8 @@ def test_every_dependency_is_locked():
     ],
 )
 def test_commands_and_ogb_import_open_no_network_connection(code):
-    if "ogb" in code:
-        pytest.importorskip("ogb")
+    if "ogb" in code and find_spec("ogb") is None:  # an import would look up its latest release
+        pytest.skip("ogb is not installed")
     command = [sys.executable, "-c", WATCH + code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
