@@ -12,7 +12,7 @@ from gread.experiments.protocol import DATASETS
 from gread.models.catalog import MODELS
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
-from gread.training.metrics import METRICS, metric_of
+from gread.training.metrics import metric_name
 
 
 def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
@@ -26,8 +26,7 @@ def leaderboard(results: Iterable[Result]) -> dict[str, Any]:
     protocol = {spec.key for spec in specs(ROWS)}
     groups: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for result in results:
-        accuracy = metric_of(result.spec.train) is METRICS["accuracy"]
-        if result.test is not None and accuracy:
+        if result.test is not None and metric_name(result.spec.train) == "accuracy":
             settings = "" if result.spec.key in protocol else _settings(result.spec)
             title = MODELS[result.spec.model].title
             by_settings = groups.setdefault((title, result.spec.dataset), {})

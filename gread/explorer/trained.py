@@ -24,6 +24,7 @@ from gread.models.gread import GREAD
 from gread.runs.result import Result
 from gread.runs.run import run
 from gread.training.loop import Epoch
+from gread.training.metrics import metric_name
 
 MOMENTS = 25
 """Number of times from 0 to T at which states are saved; the page interpolates between them."""
@@ -148,7 +149,7 @@ def portrait_of_run(
     entry = MODELS[spec.model]
     note = (
         "A store keeps numbers and no weights: this model was trained again just now, from its "
-        f"settings and its seed. Test {spec.train.metric or 'accuracy'} {100 * again.test:.2f}, "
+        f"settings and its seed. Test {metric_name(spec.train)} {100 * again.test:.2f}, "
         f"stored {100 * (stored.test or 0.0):.2f} ({stored.device})."
     )
     return portrait(

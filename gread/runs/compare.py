@@ -87,12 +87,10 @@ def _settings(model: str, results: Iterable[Result]) -> dict[str, dict[Task, lis
 
 
 def _task(spec: RunSpec) -> Task:
-    from gread.training.losses import LOSSES  # imports torch
+    from gread.training.metrics import metric_name  # imports torch
 
-    train = spec.train
-    usual = LOSSES[train.loss].metric if train.loss in LOSSES else train.loss
     options = (pair for pair in spec.options.items() if pair[0] not in PREPARATION)
-    return train.metric or usual, tuple(sorted(options))
+    return metric_name(spec.train), tuple(sorted(options))
 
 
 def _worth(one: Runs, two: Runs) -> tuple[int, str]:

@@ -148,6 +148,12 @@ def metrics_of(targets: Targets) -> list[str]:
     return [name for name, found in METRICS.items() if targets in found.targets]
 
 
+def metric_name(config: TrainConfig) -> str:
+    """Name of the metric of a training, whose metric or loss need not be registered."""
+    usual = LOSSES[config.loss].metric if config.loss in LOSSES else config.loss
+    return config.metric or usual
+
+
 def metric_of(config: TrainConfig) -> Metric:
     """The metric of a training, which must fit its loss."""
     loss = LOSSES[config.loss]

@@ -137,6 +137,7 @@ def test_leaderboard_selects_settings_by_validation_not_test_accuracy():
 def test_leaderboard_leaves_out_runs_with_another_metric():
     auc = TrainConfig(metric="roc-auc")
     specs = [RunSpec(dataset="csbm", model="gcn", split=k, train=auc) for k in range(2)]
+    specs.append(replace(specs[0], train=TrainConfig(metric="not-registered")))
     results = [rated(spec, 0.9, 0.9) for spec in specs]
     assert "csbm" not in {dataset["name"] for dataset in leaderboard(results)["datasets"]}
     results.append(rated(RunSpec(dataset="csbm", model="gcn"), 0.6))
