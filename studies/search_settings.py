@@ -3,7 +3,7 @@
     python -m studies.search_settings COMPARISON STORE DEVICE WORKERS [MODEL,... [DATASET ...]]
 
 Run it in the repository's root. COMPARISON is a section of gread/experiments/protocol.toml,
-``honest`` or ``fair``, which defines the budget. By default all of its models are searched on all
+``honest``, ``larger`` or ``fair``, which defines the budget. By default all of its models are searched on all
 of its graphs for which the final runs are incomplete. A named model is always searched.
 The best settings by validation are written to gread/runs/presets/COMPARISON. Then the runs of the
 table are computed. No test metric is shown. Runs that are stored, or committed in
@@ -152,9 +152,9 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Draw settings near parents, or else random ones, the first with values of the protocol."""
-    given = comparison.about.get("first", {}).get(dataset, ())
-    first = next((values for values in given if model in values["models"]), {})
+    """Draw settings near parents, or else random ones, the first ones with values of the protocol."""
+    listed = comparison.about.get("first", {}).get(dataset, ())
+    given = [values for values in listed if model in values["models"]]
     space = for_graph(comparison, space_of(model), dataset)
     stage = f"{comparison.name} near" if parents else comparison.name
     found: list[dict[str, Value]] = []
@@ -164,8 +164,8 @@ def draw(
             drawn = near(space, parents[number % len(parents)], random.Random(seed))
         else:
             drawn = space.suggest(import_optuna().create_study(sampler=random_sampler(seed)).ask())
-            if number == 0:
-                drawn |= {name: value for name, value in first.items() if name in drawn}
+            if number < len(given):
+                drawn |= {name: v for name, v in given[number].items() if name in drawn}
         found.append(drawn | comparison.training_of(dataset))
     return found
 

@@ -13,10 +13,11 @@ from gread.runs.complete import check_keys, complete, known_hyperparameters
 from gread.runs.spec import RunSpec, Value
 from gread.training.config import TrainConfig
 
-SOURCES = ("tuned", "published", "paper", "honest", "fair")
+SOURCES = ("tuned", "published", "paper", "honest", "fair", "larger")
 """Sources of presets in order of precedence: `gread search`, the authors' published code (for
 GREAD, only GREAD-BS; for a baseline, that of its own authors), the paper's appendix, and the
-searches of the honest (docs/gread-x.md) and of the fair comparison (docs/baselines.md)."""
+searches of the honest (docs/gread-x.md) and of the fair comparison (docs/baselines.md), and the
+larger search of docs/gread-x.md."""
 
 REPEATED = SOURCES[:3]
 """Sources for the paper's tables."""
