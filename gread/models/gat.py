@@ -105,8 +105,9 @@ class Attention(nn.Module):
 
     def forward(self, y: Tensor, adj: Adjacency) -> Tensor:
         """Map [N, heads · channels] to the same shape, or to [N, channels] for the mean."""
-        y = y.unflatten(-1, self.source.shape[1:])  # [N, heads, channels]
-        source, target = ((y * own).sum(-1, keepdim=True) for own in (self.source, self.target))
+        y = y.unflatten(-1, self.source.shape[1:]).transpose(0, 1).contiguous()
+        vectors = torch.stack([self.source[0], self.target[0]], -1)  # [heads, channels, 2]
+        source, target = (y @ vectors).transpose(0, 1).split(1, -1)  # [N, heads, 1]
         one = torch.ones_like(source)
         # t · y_i + s · y_j is the dot product of (t · y_i, 1) and (1, s · y_j).
         score = scores(adj.pattern, torch.cat([target, one], -1), torch.cat([one, source], -1))
@@ -114,5 +115,5 @@ class Attention(nn.Module):
             shares(adj.pattern, leaky_relu(score, SLOPE), adj.weight, mean=False)
         )  # [E, heads]
         # The heads are treated as members of one product.
-        gathered = product(adj.pattern, weight.T.contiguous(), y.transpose(0, 1).contiguous())
+        gathered = product(adj.pattern, weight.T.contiguous(), y)
         return gathered.mean(0) if self.mean else gathered.transpose(0, 1).flatten(1)
