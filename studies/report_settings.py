@@ -3,9 +3,9 @@
     python -m studies.report_settings COMPARISON STORE [STORE ...]
 
 Run it in the repository's root. It writes gread/runs/archives/COMPARISON.jsonl.xz (the runs of the
-tables) and studies/COMPARISON-trials.jsonl.xz (the runs of the search). For the honest comparison
-it also writes gread/experiments/honest.csv (numbers that need the probabilities of all seeds:
-ensembles, and accuracies on graphs with another metric). Previously committed runs are kept.
+tables) and studies/COMPARISON-trials.jsonl.xz (the runs of the search). If the final runs have
+records, it also writes gread/experiments/COMPARISON.csv (numbers that need the probabilities of all
+seeds: ensembles, and accuracies on graphs with another metric). Previously committed runs are kept.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m studies.search_settings COMPARISON STORE DEVICE WORKERS [MODEL,... [DATASET ...]]
 
-Run it in the repository's root. COMPARISON is a section of gread/experiments/protocol.toml,
-``honest``, ``larger`` or ``fair``, which defines the budget. By default all of its models are searched on all
-of its graphs for which the final runs are incomplete. A named model is always searched.
+Run it in the repository's root. COMPARISON is a section of gread/experiments/protocol.toml that
+defines the budget: ``honest``, ``larger`` or ``fair``. By default all of its models are searched
+on all of its graphs for which the final runs are incomplete. A named model is always searched.
 The best settings by validation are written to gread/runs/presets/COMPARISON. Then the runs of the
 table are computed. No test metric is shown. Runs that are stored, or committed in
 studies/COMPARISON-trials.jsonl.xz or gread/runs/archives/COMPARISON.jsonl.xz, are not computed
@@ -152,7 +152,7 @@ Known = Mapping[str, float | None]
 def draw(
     comparison: Comparison, model: str, dataset: str, parents: Sequence[Mapping[str, Value]] = ()
 ) -> list[dict[str, Value]]:
-    """Draw settings near parents, or else random ones, the first ones with values of the protocol."""
+    """Draw settings near parents, or else random ones that begin with values of the protocol."""
     listed = comparison.about.get("first", {}).get(dataset, ())
     given = [values for values in listed if model in values["models"]]
     space = for_graph(comparison, space_of(model), dataset)

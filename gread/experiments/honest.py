@@ -46,12 +46,12 @@ class Derived(NamedTuple):
 
 
 @cache
-def derived() -> dict[tuple[str, str], Derived]:
-    """Read `Derived` by model and graph from ``honest.csv``.
+def derived(comparison: Comparison) -> dict[tuple[str, str], Derived]:
+    """Read `Derived` by model and graph from the CSV file of a comparison.
 
-    ``studies/report_settings.py`` writes this file.
+    ``studies/report_settings.py`` writes these files.
     """
-    file = resources.files("gread").joinpath("experiments", "honest.csv")
+    file = resources.files("gread").joinpath("experiments", f"{comparison.name}.csv")
     found: dict[tuple[str, str], Derived] = {}
     if not file.is_file():
         return found
@@ -80,32 +80,31 @@ def render(title: str, datasets: Sequence[str], results: Sequence[Result]) -> Te
         rank = f"{ranks[model]:.2f}" if model in ranks else ""
         own = average(means.get((model, d)) for d in shown)
         rows.append([MODELS[model].title, *cells, own, rank])
-    rows.extend(_ensembles(shown))
+    for model in (OURS, REFERENCE):
+        texts, mean = ensembles(HONEST, model, shown)
+        if any(texts):
+            rows.append([f"– {MODELS[model].title}, ensemble", *texts, mean, ""])
     rows.extend(_accuracy_rows(models, shown))
-    rows.extend(_against(results, shown))
+    rows.extend([name, *texts, "", ""] for name, *texts in against_reference(results, shown))
     for name, row in PUBLISHED["honest"].items():
         if any(d in row for d in shown):
             texts = [f"{row[d]:.2f}" if d in row else "" for d in shown]
             rows.append([f"{name}, published", *texts, "", ""])
-    columns = ("model", *map(_heading, shown), "average", "average rank")
+    columns = ("model", *map(heading, shown), "average", "average rank")
     return TextTable.of(title, columns, rows, _note(datasets, results))
 
 
-def _heading(dataset: str) -> str:
+def heading(dataset: str) -> str:
+    """Title of a graph, with its metric unless that is the accuracy."""
     title = CATALOGUE[dataset].title
     return title if HONEST.metric_of(dataset) is None else f"{title} (ROC-AUC)"
 
 
-def _ensembles(datasets: Sequence[str]) -> list[list[str | Cell]]:
-    """Rows of the mean probabilities of all seeds."""
-    rows: list[list[str | Cell]] = []
-    for model in (OURS, REFERENCE):
-        known = [derived().get((model, d)) for d in datasets]
-        if any(known):
-            texts = [measured(of.ensemble) if of else "" for of in known]
-            mean = average(of and fmean(of.ensemble) for of in known)
-            rows.append([f"– {MODELS[model].title}, ensemble", *texts, mean, ""])
-    return rows
+def ensembles(comparison: Comparison, model: str, datasets: Sequence[str]) -> tuple[list[str], str]:
+    """Texts of the metric of the mean probabilities of all seeds, and the mean over the graphs."""
+    known = [derived(comparison).get((model, d)) for d in datasets]
+    texts = [measured(of.ensemble) if of else "" for of in known]
+    return texts, average(of and fmean(of.ensemble) for of in known)
 
 
 def _accuracy_rows(models: Sequence[str], datasets: Sequence[str]) -> list[list[str | Cell]]:
@@ -113,14 +112,14 @@ def _accuracy_rows(models: Sequence[str], datasets: Sequence[str]) -> list[list[
     others = [d for d in datasets if HONEST.metric_of(d) is not None]
     rows: list[list[str | Cell]] = []
     for model in models:
-        known = {d: derived().get((model, d)) for d in others}
+        known = {d: derived(HONEST).get((model, d)) for d in others}
         if any(known.values()):
             texts = [measured(of.accuracy) if (of := known.get(d)) else "" for d in datasets]
             rows.append([f"– {MODELS[model].title}, accuracy", *texts, "", ""])
     return rows
 
 
-def _against(results: Sequence[Result], datasets: Sequence[str]) -> list[list[str | Cell]]:
+def against_reference(results: Sequence[Result], datasets: Sequence[str]) -> list[list[str]]:
     """Rows of the difference between GREAD-X and the tuned GCN, and of its p-value."""
     differences, chances = [], []
     for dataset in datasets:
@@ -136,10 +135,7 @@ def _against(results: Sequence[Result], datasets: Sequence[str]) -> list[list[st
     if not any(differences):
         return []
     ours, reference = MODELS[OURS].title, MODELS[REFERENCE].title
-    return [
-        [f"{ours} less {reference}", *differences, "", ""],
-        ["p, paired t-test over splits", *chances, "", ""],
-    ]
+    return [[f"{ours} less {reference}", *differences], ["p, paired t-test over splits", *chances]]
 
 
 def _by_split(results: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
@@ -284,7 +280,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
     ]
     return TextTable.of(
         "GREAD-X: what each part adds",
-        ("form", *map(_heading, datasets)),
+        ("form", *map(heading, datasets)),
         rows,
         "Test metric in percent, mean ± standard deviation over ten splits. All settings except "
         "the named ones are those of GREAD-X in the honest comparison (on Minesweeper and the "
@@ -294,7 +290,7 @@ def render_ablation(results: Sequence[Result]) -> TextTable:
     )
 
 
-def _quick(kept: Iterable[str]) -> Quick:
+def quick(kept: Iterable[str]) -> Quick:
     """Quick scale with short runs on the graphs ``kept``."""
     return Quick(epochs=10, without=tuple(d for d in HONEST.datasets if d not in {*kept}))
 
@@ -305,6 +301,6 @@ for _name, _title, _datasets, _kept in (
     ("honest-nine", "GREAD-X and strong competitors: the paper's graphs", NINE, SEVERAL_SEEDS),
 ):
     _specs = partial(HONEST.specs, _datasets)
-    ARTEFACTS.add(_name, Artefact(_specs, partial(render, _title, _datasets), _quick(_kept)))
-ARTEFACTS.add("honest-ablation", Artefact(ablation_specs, render_ablation, _quick((SMALLEST,))))
-ARTEFACTS.add("honest-margins", Artefact(margins, draw_margins, _quick((SMALLEST, *SEVERAL_SEEDS))))
+    ARTEFACTS.add(_name, Artefact(_specs, partial(render, _title, _datasets), quick(_kept)))
+ARTEFACTS.add("honest-ablation", Artefact(ablation_specs, render_ablation, quick((SMALLEST,))))
+ARTEFACTS.add("honest-margins", Artefact(margins, draw_margins, quick((SMALLEST, *SEVERAL_SEEDS))))

@@ -10,6 +10,7 @@ from gread.experiments import (  # noqa: F401
     far,
     homophily,
     honest,
+    larger,
     newer,
     runtime,
     sensitivity,

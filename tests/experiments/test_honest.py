@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gread.experiments import larger
 from gread.experiments.honest import GRAPHS, HONEST, NINE, OURS, REFERENCE, render
 from gread.models.catalog import MODELS
 from gread.runs.archive import ARCHIVES, read_results
@@ -69,3 +70,17 @@ def test_averages_of_the_nine_graphs_equal_those_of_committed_runs(tables):
         prefix = "– " if ending else ""
         found = [f"{prefix}{MODELS[model].title}{ending}" for model in (OURS, REFERENCE)]
         assert [rows[title]["average"] for title in found] == [page_row(name)[0], page_row(name)[2]]
+
+
+@pytest.mark.parametrize("title", ["GREAD-X", "GCN, tuned"])
+def test_row_of_the_larger_search_equals_the_means_of_committed_runs(title):
+    shown = set(larger.specs())
+    files = [ARCHIVES / f"{name}.jsonl.xz" for name in ("honest", "larger")]
+    known = {one.spec: one for file in files for one in read_results(file)}
+    assert shown <= known.keys()
+    rows = [[cell.text for cell in row] for row in larger.render([known[s] for s in shown]).rows]
+    place = next(k for k, row in enumerate(rows) if row[0] == f"{title}, larger search")
+    (cells,) = re.findall(rf"^\| {title}, larger search \|(.+)\|$", PAGE, re.M)
+    texts = [cell.replace("*", "").strip() for cell in cells.split("|")]
+    exact = zip(rows[place][1:], rows[place + 1][1:], strict=True)
+    assert texts == [f"{m.split()[0]}, ensemble {e.split()[0]}" for m, e in exact]

@@ -25,10 +25,10 @@ def test_figures_page_reports_the_number_of_committed_runs():
     counts = {file.name: lzma.decompress(file.read_bytes()).count(b"\n") for file in files}
     text = " ".join((ROOT / "docs" / "figures.md").read_text("utf-8").split())
     paper = r"All ([\d,]+) runs .+?: ([\d,]+) of .+?, (\d+) of the s"
-    counted = paper + r".+? ([\d,]+) of the h.+? ([\d,]+) of the f"
+    counted = paper + r".+? ([\d,]+) of the h.+? ([\d,]+) of the l.+? ([\d,]+) of the f"
     found = re.search(counted, text)
     listed = [int(number.replace(",", "")) for number in found.groups()]
-    others = [counts[f"{name}.jsonl.xz"] for name in ("search", "honest", "fair")]
+    others = [counts[f"{name}.jsonl.xz"] for name in ("search", "honest", "larger", "fair")]
     total = sum(counts.values())
     assert listed == [total, total - sum(others), *others]
 

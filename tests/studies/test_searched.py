@@ -9,8 +9,9 @@ import torch
 
 from gread.base.memory import OutOfMemory
 from gread.data.catalog import DATASETS
-from gread.experiments import honest
+from gread.experiments import honest, larger
 from gread.experiments.honest import HONEST, NINE, render
+from gread.experiments.larger import LARGER
 from gread.experiments.searched import Comparison
 from gread.runs.archive import read_results
 from gread.runs.launch import launch
@@ -26,7 +27,8 @@ FAIR = Comparison("fair")
 SETTINGS = {"hidden_channels": 8, "lr": 0.01}
 
 
-CELLS = [(comparison, model) for comparison in (HONEST, FAIR) for model in comparison.models]
+COMPARISONS = (HONEST, LARGER, FAIR)
+CELLS = [(comparison, model) for comparison in COMPARISONS for model in comparison.models]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +40,13 @@ def drawn():
     ("comparison", "model"), CELLS, ids=lambda value: getattr(value, "name", value)
 )
 def test_every_model_has_the_budget_of_the_protocol(comparison, model):
-    budget, settings = comparison.budget_of("texas"), draw(comparison, model, "texas")
+    dataset = "texas" if "texas" in comparison.datasets else "chameleon-filtered"
+    budget, settings = comparison.budget_of(dataset), draw(comparison, model, dataset)
     assert len(settings) == budget.draws
-    assert all(one["epochs"] == comparison.training_of("texas")["epochs"] for one in settings)
+    assert all(one["epochs"] == comparison.training_of(dataset)["epochs"] for one in settings)
     assert all("patience" not in one for one in settings)
     assert all("options.normalize_features" in one for one in settings)
-    cell = Cell(comparison, model, "texas", settings)
+    cell = Cell(comparison, model, dataset, settings)
     assert len({spec.key for spec in cell.wide()}) == budget.draws * len(budget.search)
 
 
@@ -104,27 +107,33 @@ def test_the_second_stage_draws_near_the_best_of_the_first(drawn):
 
 
 FIRST = [
-    (dataset, model, values)
-    for dataset, rows in HONEST.about["first"].items()
-    for values in rows
-    for model in values["models"]
+    (comparison, dataset, model)
+    for comparison in (HONEST, LARGER)
+    for dataset, rows in comparison.about["first"].items()
+    for model in comparison.models
+    if any(model in values["models"] for values in rows)
 ]
 
 
-@pytest.mark.parametrize(("dataset", "model", "values"), FIRST)
-def test_first_random_setting_has_the_values_of_the_protocol(dataset, model, values):
-    space = space_of(model)
-    first, second, *_ = draw(HONEST, model, dataset)
-    given = {name: value for name, value in values.items() if name in second}
-    assert given.items() <= first.items()
-    assert not given.items() <= second.items()
-    assert first.keys() == second.keys()
-    for name in given.keys() & space.parts.keys() - {"num_steps"}:
-        part, value = space.parts[name], given[name]
-        if isinstance(part, Range):
-            assert part.low <= value <= part.high
-        else:
-            assert value in part.values
+@pytest.mark.parametrize(
+    ("comparison", "dataset", "model"), FIRST, ids=lambda value: getattr(value, "name", value)
+)
+def test_first_random_settings_have_the_values_of_the_protocol(comparison, dataset, model):
+    space = search_settings.for_graph(comparison, space_of(model), dataset)
+    settings = draw(comparison, model, dataset)
+    rows = [v for v in comparison.about["first"][dataset] if model in v["models"]]
+    *first, other = settings[: len(rows) + 1]
+    assert all(one.keys() == other.keys() for one in first)
+    for values, one in zip(rows, first, strict=True):
+        given = {name: value for name, value in values.items() if name in one}
+        assert given.items() <= one.items()
+        assert not given.items() <= other.items()
+        for name in given.keys() & space.parts.keys():
+            part, value = space.parts[name], given[name]
+            if isinstance(part, Range):
+                assert part.low <= value <= part.high
+            else:
+                assert value in part.values
 
 
 def test_cells_with_all_final_runs_are_complete():
@@ -218,7 +227,7 @@ def results(model, dataset, score):
 
 
 def test_table_has_means_ranks_and_difference_from_the_tuned_gcn(monkeypatch):
-    monkeypatch.setattr(honest, "derived", dict)
+    monkeypatch.setattr(honest, "derived", lambda comparison: {})
     found = [
         *results("gread-x", "texas", lambda spec: 0.8 + 0.01 * spec.split),
         *results("tuned-gcn", "texas", lambda spec: 0.7 + 0.009 * spec.split + 0.001 * spec.seed),
@@ -235,8 +244,23 @@ def test_table_has_means_ranks_and_difference_from_the_tuned_gcn(monkeypatch):
     assert "24 random settings (12 on graphs of 10,000 nodes or more, 6 on" in table.note
 
 
+def test_larger_search_is_shown_next_to_the_honest_one(monkeypatch):
+    monkeypatch.setattr(honest, "derived", lambda comparison: {})
+    level = {(m, c): 0.1 * k for k, (m, c) in enumerate(product(LARGER.models, (HONEST, LARGER)))}
+    found = [
+        Result(spec, "ok", val=0.5, test=number + 0.01 * spec.split)
+        for (model, comparison), number in level.items()
+        for spec in comparison.specs(LARGER.datasets, [model])
+    ]
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in larger.render(found).rows}
+    titles = "GREAD-X, honest comparison", "GREAD-X, larger search"
+    assert [rows[title][0][:5] for title in titles] == ["4.50 ", "14.50"]
+    assert rows["GREAD-X less GCN, tuned"] == ["−20.00"] * len(LARGER.datasets)
+    assert {result.spec for result in found} == {*larger.specs()}
+
+
 def test_model_without_results_on_all_graphs_has_no_rank(monkeypatch):
-    monkeypatch.setattr(honest, "derived", dict)
+    monkeypatch.setattr(honest, "derived", lambda comparison: {})
     found = [
         *results("gread-x", "texas", lambda spec: 0.8),
         *results("gread-x", "cora", lambda spec: 0.8),
