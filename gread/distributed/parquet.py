@@ -16,9 +16,10 @@ from gread.base.files import whole_folder
 from gread.base.memory import GB, free_memory
 from gread.distributed.shards import ShardWriter, Sizes
 from gread.graph.partition import neighbours
+from gread.tables.column import column as column_of
 from gread.tables.formats import check_file, import_pyarrow
 from gread.tables.graph import ENDS
-from gread.tables.labels import SPLITS
+from gread.tables.labels import SPLITS, class_values
 
 BATCH = 2**18  # rows per batch
 SHARES = (0.6, 0.8)  # cumulative shares of training and validation nodes
@@ -196,15 +197,13 @@ def _features(file: Any, name: str, label: str, split: str | None) -> list[str]:
 
 def _classes(file: Any, label: str, name: str) -> dict[Any, int]:
     """Index of every class."""
-    found: set[Any] = set()
+    where, found = f"label column {label!r} of {name}", set[Any]()
     for batch in _batches(file, [label]):
-        found |= set(batch.column(label).unique().to_pylist()) - {None}
-    if any(value != value for value in found):
-        raise InputError(f"column {label!r} of {name} must hold classes, got NaN: leave them empty")
+        values = batch.column(label).unique().to_pylist()
+        class_values(column_of(values), where)  # values that are not classes raise an error
+        found |= set(values) - {None}
     if len(found) < 2:
-        raise InputError(
-            f"column {label!r} of {name} must have two classes or more, got {len(found)}"
-        )
+        raise InputError(f"{where} must have two classes or more, got {len(found)}")
     return {value: place for place, value in enumerate(sorted(found))}
 
 

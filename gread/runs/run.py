@@ -9,7 +9,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -34,7 +34,7 @@ from gread.runs.records import RECORDS
 from gread.runs.result import Result
 from gread.runs.sharded import ShardedTraining, compute, cost, shards_of
 from gread.runs.spec import RunSpec
-from gread.training.fit import fit
+from gread.training.fit import fit, masks_of
 from gread.training.loop import Epoch, Fit
 from gread.training.losses import LOSSES
 from gread.training.memory import Division, parts_that_fit
@@ -179,6 +179,13 @@ def built(spec: RunSpec, data: Data) -> nn.Module:
 def _hyper(spec: RunSpec) -> dict[str, Any]:
     """All hyperparameters of a completed spec, including omitted ones."""
     return {**MODELS[spec.model].added, **spec.hyper}
+
+
+def check_splits(specs: Iterable[RunSpec], root: str | None = None) -> None:
+    """Require the split of every completed spec, before any of them is computed."""
+    for spec in specs:
+        data, _ = prepared(spec, root, "cpu")
+        masks_of(data, spec.split, spec.train)
 
 
 def division(spec: RunSpec, *, root: str | None = None, device: str = "cpu") -> Division | None:

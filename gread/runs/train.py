@@ -24,7 +24,7 @@ from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import Preset, find_preset, split_options, split_settings
 from gread.runs.result import Result
-from gread.runs.run import division, run, with_structure
+from gread.runs.run import check_splits, division, run, with_structure
 from gread.runs.sharded import ShardedTraining, compute, cost, joined_if_started, started_as
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
@@ -118,6 +118,7 @@ def train(
         prepared = with_structure(specs[0])
         if on_structure is not None:
             on_structure(structure, prepared)
+    check_splits(missing)
     if on_start is not None:
         on_start(missing)
     # Epochs of a population are not reported.

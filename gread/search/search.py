@@ -18,6 +18,7 @@ from gread.runs.executors.find import find_executor
 from gread.runs.executors.job import Executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
+from gread.runs.run import check_splits
 from gread.runs.spec import RunSpec, Value
 from gread.runs.store import ResultStore
 from gread.search.selection import Trial, select
@@ -95,8 +96,8 @@ def search(
         sampler: A name of `SAMPLERS`.
         prune: Whether to stop trials that are not in the best third on the first few splits; see
             `rungs`.
-        splits: Splits of every trial.
-        seeds: Seeds of every trial.
+        splits: Splits of every trial, which the dataset must have; repeated ones count once.
+        seeds: Seeds of every trial; repeated ones count once.
         options: Options of the dataset.
         study: Name of the study; by default derived from dataset and model.
         storage: URL of a database that machines can share; by default a journal in the store.
@@ -138,9 +139,9 @@ def search(
         raise InputError("a search must have a split and a seed, got none")
     space = space or read_space(model)
     name = study or study_name(dataset, model)
-    every = [*splits], [*seeds], dict(options or {})
+    every = [*dict.fromkeys(splits)], [*dict.fromkeys(seeds)], dict(options or {})
     plan = StudySettings(dataset, model, space.table, sampler, prune, *every)
-    plan.specs(space.fixed)  # an unknown dataset fails here
+    check_splits(plan.specs(space.first), root)
     folder = store.path.parent / "studies"
     kept = create_study(name, plan, storage, folder, trials)
     compute = partial(

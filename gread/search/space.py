@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DIGITS = 4  # significant digits of sampled numbers, so that short presets match stored runs
 
+CHECKED = 128  # number of values of an integer range that are checked
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -54,19 +56,35 @@ class Range:
 
     def suggest(self, name: str, trial: BaseTrial) -> Value:
         """The value of a trial."""
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(name, self.low, self.high, log=self.log)
+        if self._whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         drawn = trial.suggest_float(name, self.low, self.high, log=self.log)
         return min(self.high, max(self.low, float(f"{drawn:.{DIGITS}g}")))
 
     def ends(self) -> tuple[Value, ...]:
-        """The bounds, which the model must accept."""
+        """The bounds."""
         return self.low, self.high
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Values that the model must accept: all integers of a range of up to 128, or the bounds.
+
+        Of a longer range, these are the first 127 integers and the last. They include a width that
+        is not a multiple of a number of heads.
+        """
+        if not self._whole:
+            return self.ends()
+        low, high = int(self.low), int(self.high)
+        return *range(low, min(high, low + CHECKED - 1)), high
 
     def distance(self, one: Any, other: Any) -> float:
         """Distance as a fraction of the range, on its linear or logarithmic scale."""
         scale = math.log if self.log else float
         return abs(scale(one) - scale(other)) / (scale(self.high) - scale(self.low))
+
+    @property
+    def _whole(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
 
 
 class Space:
@@ -110,10 +128,14 @@ class Space:
         if not self.parts:
             raise InputError("a space must have a choice or a range, got none")
         for name, part in self.parts.items():
-            for value in part.ends():
-                self._check({name: value})
-        self._check(self.fixed)
+            for value in part.values:  # together with values that a trial may have
+                self._check(self.first | {name: value})
         self.objective = objective_of(self.table)
+
+    @property
+    def first(self) -> dict[str, Value]:
+        """The first value of every entry."""
+        return self.fixed | {name: part.ends()[0] for name, part in self.parts.items()}
 
     def _check(self, settings: Mapping[str, Value]) -> None:
         """Build the model, so that invalid values raise an error before training."""

@@ -53,7 +53,7 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     """
     found = table[name]
     where = f"label column {name!r} of {table.name}"
-    values = _values(found, where)
+    values = class_values(found, where)
     if classes is not None and found.kind in ("whole", "number") and type(classes[0]) is str:
         values = [None if value is None else str(value) for value in values]  # texts 1 and 2
     if classes is None:
@@ -71,8 +71,13 @@ def read_labels(table: Table, name: str, classes: Sequence[Any] | None = None) -
     return Labels(tuple(classes), np.array([place[value] for value in values], dtype=np.int64))
 
 
-def _values(found: Column, where: str) -> list[Any]:
-    """Classes as Python values, with None for missing ones."""
+def class_values(found: Column, where: str) -> list[Any]:
+    """Classes as Python values, with None for missing ones.
+
+    Args:
+        found: A column of classes; fractions, NaN, lists and mixed types raise an error.
+        where: Name of the column in that error.
+    """
     if found.unusable().any():
         raise InputError(f"{where} must hold classes, got NaN or infinity: leave them empty")
     if found.kind == "number":
@@ -80,7 +85,7 @@ def _values(found: Column, where: str) -> list[Any]:
         if len(broken):
             raise InputError(
                 f"{where} must hold classes, got numbers such as {broken[0]:g}: predict them with "
-                "--task regression, or gread.GraphRegressor"
+                "gread fit --task regression, or gread.GraphRegressor"
             )
         found = replace(found, values=found.values.astype(np.int64))  # floats because of a gap
     elif found.kind in ("vector", "mixed"):

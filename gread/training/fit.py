@@ -31,6 +31,7 @@ from gread.training.loop import (
     Fit,
     Piece,
     Progress,
+    precision,
     several,
 )
 from gread.training.losses import LOSSES
@@ -61,7 +62,8 @@ def fit(
             [N, splits]. Parts of a partition are moved to the device of the model in turn.
         config: Training settings.
         split: Column of the masks.
-        class_weight: Weights [classes] of nodes by class in the loss and in metrics; by default 1.
+        class_weight: Weights [classes] of nodes by class in the loss; by default 1. Metrics count
+            every node once.
         on_epoch: Function that is called with every epoch; on a GPU several epochs are reported
             together. Training stops if it returns True.
 
@@ -95,7 +97,7 @@ class Training:
         data: Graph with masks.
         config: Training settings.
         split: Column of the masks.
-        class_weight: Weights of the classes.
+        class_weight: Weights of the classes in the loss.
 
     Example:
         >>> import gread
@@ -129,7 +131,9 @@ class Training:
         self._kept = list(self.best_state.values()), list(model.state_dict().values())
         records = data.x.is_cuda and fast()
         best = Best(*self._kept, [config], graph.device) if records else None
-        pieces = graph.pieces(data.y, _weights(data, masks, class_weight))
+        sets = torch.stack(masks).to(precision(data.x.dtype))
+        factor = None if class_weight is None else _factors(data, masks, class_weight).to(sets)
+        pieces = graph.pieces(data.y, sets, factor)
         direct = None
         if class_weight is None and config.parts == 1 and config.loss == "cross-entropy":
             direct = direct_model(model, data, torch.stack(masks))
@@ -193,14 +197,8 @@ class Training:
         return ArithmeticError(NOT_FINITE)
 
 
-def _weights(
-    data: Data, masks: tuple[Tensor, Tensor, Tensor], class_weight: Tensor | None
-) -> Tensor:
-    """Weights of nodes in training, validation and test, [3, N]."""
-    dtype = data.x.dtype if data.x.is_floating_point() else torch.get_default_dtype()
-    weight = torch.stack(masks).to(dtype)
-    if class_weight is None:
-        return weight
+def _factors(data: Data, masks: tuple[Tensor, Tensor, Tensor], class_weight: Tensor) -> Tensor:
+    """Weight of each node in the loss by its class, [N]."""
     if data.y.is_floating_point():
         raise InputError("class_weight must be None for targets that are not classes")
     known = data.y[torch.stack(masks).any(0)]  # other nodes may have any class
@@ -214,7 +212,7 @@ def _weights(
         raise InputError(
             f"class_weight must be finite and not negative, got {class_weight.tolist()}"
         )
-    return weight * class_weight.to(weight)[data.y.clamp(0, len(class_weight) - 1)]
+    return class_weight.to(data.y.device)[data.y.clamp(0, len(class_weight) - 1)]
 
 
 class PartedGraph:
@@ -247,14 +245,15 @@ class PartedGraph:
         )
         return found[: part.own]
 
-    def pieces(self, y: Tensor, weight: Tensor) -> list[Piece]:
-        """Pieces of all parts, from the targets [N] and weights [3, N] of all nodes."""
+    def pieces(self, y: Tensor, weight: Tensor, factor: Tensor | None) -> list[Piece]:
+        """Pieces of all parts, from targets [N], weights [3, N] and factors [N] of all nodes."""
         own = [part.take(torch.arange(len(y), device=y.device))[: part.own] for part in self.parts]
         return [
             Piece(
                 partial(self.outputs, part),
                 y[nodes].to(self.device),
                 weight[:, nodes].to(self.device),
+                None if factor is None else factor[nodes].to(self.device),
                 trains=bool(weight[0, nodes].any()),
             )
             for part, nodes in zip(self.parts, own, strict=True)

@@ -104,13 +104,20 @@ class Piece(NamedTuple):
         outputs: The forward pass, [..., N, k].
         y: Targets of its nodes.
         weight: Weight of each node in training, validation and test, [..., 3, N].
+        factor: Factor of each node's weight in the loss, [N]; None if all are 1.
         trains: Whether it takes part in a step.
     """
 
     outputs: Callable[[], Tensor]
     y: Tensor
     weight: Tensor
+    factor: Tensor | None = None
     trains: bool = True
+
+    def loss_weight(self) -> Tensor:
+        """Weight of each node in the loss on training and validation nodes, [..., 2, N]."""
+        weight = self.weight[..., :2, :]
+        return weight if self.factor is None else weight * self.factor
 
 
 class Epochs:
@@ -149,13 +156,17 @@ class Epochs:
         self.y = _joined([piece.y for piece in pieces], 0)
         self.weight = _joined([piece.weight for piece in pieces], -1)
         self.size = reduction.total(self.weight.sum(-1))
-        train, val, _ = self.size.to(self.weight.dtype).unbind(-1)
+        weights = [piece.loss_weight() for piece in pieces]
+        weight = _joined(weights, -1)
+        train, val = reduction.total(weight.sum(-1)).to(weight.dtype).unbind(-1)
         whole = self.loss is LOSSES["cross-entropy"] and self.weight.device.type in IN_ONE_PASS
         self.steps = [
-            (one, Nodes.of(one.weight[..., 0, :], train, whole)) for one in pieces if one.trains
+            (one, Nodes.of(own[..., 0, :], train, whole))
+            for one, own in zip(pieces, weights, strict=True)
+            if one.trains
         ]
-        self.validation = Nodes.of(self.weight[..., 1, :], val, whole)
-        self.counts = torch.cat([self.size, self.size[..., 1:2]], -1)
+        self.validation = Nodes.of(weight[..., 1, :], val, whole)
+        self.counts = torch.cat([self.size, val.unsqueeze(-1)], -1)
         self.evaluated = whole and reduction is WHOLE and self.metric is METRICS["accuracy"]
         launched = isinstance(optimizer, LaunchedAdam)
         self.ahead = launched and reduction is WHOLE and direct is None
@@ -235,7 +246,7 @@ class Epochs:
             if math.isfinite(loss):
                 return loss
             self.model.train()  # the model reports the time at which its state overflowed
-        loss = self._loss(piece.outputs(), piece.y, nodes)
+        loss = self._loss(_precise(piece.outputs()), piece.y, nodes)
         loss.sum().backward()
         return loss.detach()
 
@@ -247,7 +258,8 @@ class Epochs:
                 return torch.cat([loss.view(1), scores])
         outputs = self.outputs()
         if self.evaluated and in_one_pass(outputs, self.weight):
-            sets, val = self.weight, self.weight[..., 1, :]
+            sets, val = self.weight, self.validation.weight
+            assert val is not None  # a kernel processes all nodes
             sums = backend_for(outputs).score(outputs, None, self.y, sets, val)
             return torch.cat([loss.unsqueeze(-1), sums / self.counts], -1)
         val_loss = self._loss(outputs, self.y, self.validation)
@@ -264,7 +276,7 @@ class Epochs:
             if finite(found):
                 return found
         self.model.eval()
-        return _joined([piece.outputs() for piece in self.pieces], -2)
+        return _joined([_precise(piece.outputs()) for piece in self.pieces], -2)
 
     def values(self, outputs: Tensor) -> Tensor:
         """The metric on the three sets, [..., 3]."""
@@ -276,6 +288,15 @@ class Epochs:
         if nodes.places is not None:
             outputs, y = outputs.index_select(-2, nodes.places), y.index_select(0, nodes.places)
         return self.loss.sum(outputs, y, nodes.weight) / nodes.size
+
+
+def precision(dtype: torch.dtype) -> torch.dtype:
+    """Type of losses and metrics of a model with this type: at least single precision."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _precise(outputs: Tensor) -> Tensor:
+    return outputs.to(precision(outputs.dtype))
 
 
 def _joined(tensors: list[Tensor], dim: int) -> Tensor:

@@ -16,7 +16,16 @@ from gread.kernels.cuda_graph import Recording
 from gread.models.stacking import Dropouts, Seeds, keep, stack, unstack
 from gread.training.config import TrainConfig
 from gread.training.fit import masks_of
-from gread.training.loop import EPOCHS_AT_ONCE, Best, Epochs, Fit, Piece, Progress, several
+from gread.training.loop import (
+    EPOCHS_AT_ONCE,
+    Best,
+    Epochs,
+    Fit,
+    Piece,
+    Progress,
+    precision,
+    several,
+)
 from gread.training.optimizer import member_adam
 
 NOT_FINITE = "the state or the loss is not finite: choose a smaller step_size, time or lr"
@@ -120,7 +129,7 @@ class Population:
         self.optimizer = member_adam(self.model.parameters(), configs)
         self.graph = data.x, data.edge_index, data.edge_weight
         self.y = data.y
-        self.weight = torch.stack([torch.stack(own) for own in masks]).to(data.x.dtype)
+        self.weight = torch.stack([torch.stack(own) for own in masks]).to(precision(data.x.dtype))
         draws = sum(isinstance(module, Dropouts) for module in self.model.modules())
         most = max(config.epochs for config in configs)
         self.epochs = self._epochs()

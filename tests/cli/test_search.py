@@ -85,7 +85,7 @@ def test_search_json_has_validation_but_no_test_accuracy(find):
         (("--trials", "2", "--model", "gred-bs"), "unknown model 'gred-bs', did you mean"),
         (("--trials", "2", "--model", "gcn"), "gcn has no hyperparameter 'solver'"),
         (("--trials", "2", "--space", "none.toml"), "the file none.toml cannot be read"),
-        (("--trials", "2", "--splits", "99"), "split must be below 10"),
+        (("--trials", "2", "--splits", "0-10"), "split must be below 10"),
         (("--trials", "2", "--seeds", "a"), "--seeds must be numbers like 0-9 or 0,3,5, got 'a'"),
         (("--trials", "2", "--batch", "-1"), "batch must be a whole number of at least 1, got -1"),
         (("--trials", "2", "--study", "a/b"), "a study must be named with letters"),

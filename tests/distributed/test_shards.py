@@ -115,6 +115,8 @@ def test_invalid_parquet_input_raises_an_input_error(data, tmp_path, options, se
     ("table", "column", "values", "sentence"),
     [
         ("nodes", "class", [float("nan"), 1.0], "'class' of nodes.parquet must hold classes, got"),
+        ("nodes", "class", [0.5, 1.0], "'class' of nodes.parquet must hold classes, got numb"),
+        ("nodes", "class", [1e999, 1.0], "'class' of nodes.parquet must hold classes, got NaN"),
         ("nodes", "class", [[1], [2]], "'class' of nodes.parquet must hold single values, got lis"),
         ("nodes", "split", [[1], [2]], "'split' of nodes.parquet must hold single values, got lis"),
         ("edges", "weight", ["heavy"], "column 'weight' of edges.parquet must be numbers, got str"),

@@ -14,6 +14,7 @@ from gread.runs.result import Result
 from gread.runs.run import run, run_together
 from gread.runs.spec import RunSpec
 from gread.runs.store import ResultStore
+from gread.runs.train import train
 from gread.training.config import TrainConfig
 
 
@@ -157,6 +158,12 @@ def test_on_epoch_receives_the_model_and_the_data(small):
 def test_a_dataset_without_features_is_rejected():
     with pytest.raises(InputError, match="must have features and classes, got grid"):
         run(RunSpec(dataset="grid", model="mlp"))
+
+
+def test_splits_are_checked_before_the_first_run(tmp_path):
+    with pytest.raises(InputError, match="split must be below 10, the number of splits, got 10"):
+        train("csbm", "mlp", splits=range(11), settings={"epochs": 1}, store=tmp_path)
+    assert len(ResultStore(tmp_path)) == 0
 
 
 def test_an_unknown_record_is_refused(small):

@@ -106,6 +106,7 @@ def test_invalid_search_arguments_create_no_study(find, store):
         ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
         ({"sampler": "tpx"}, "unknown sampler 'tpx', did you mean 'tpe'"),
         ({"splits": []}, "a search must have a split and a seed, got none"),
+        ({"splits": range(11)}, "split must be below 10, the number of splits, got 10"),
         ({"batch": -1}, "batch must be a whole number of at least 1, got -1"),
         ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
         ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
@@ -115,15 +116,29 @@ def test_invalid_search_arguments_create_no_study(find, store):
     with pytest.raises(InputError, match="unknown dataset 'csbn', did you mean 'csbm'"):
         search("csbn", trials=1, store=store)
     assert not (store.path.parent / "studies").exists()
+    assert len(store) == 0
+
+
+def test_a_study_stores_the_splits_and_seeds_that_are_trained(find, store):
+    (trial,) = find(trials=1, splits=[2, 0, 2], seeds=[1, 1])
+    plan = load_study("csbm-gread-bs", None, store.path.parent / "studies")[1]
+    assert (plan.splits, plan.seeds) == ([2, 0], [1])
+    runs = {(result.spec.split, result.spec.seed): result.val for result in store}
+    assert trial.validation == (runs.pop((2, 1)), runs.pop((0, 1)))
+    assert not runs
 
 
 def test_trials_of_a_failed_search_are_continued_by_the_next(find, store):
-    with pytest.raises(InputError, match="split must be below 10"):
-        find(trials=2, splits=[0, 10], study="broken")
+    def fail(now):
+        if now.runs == 1:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        find(trials=2, splits=range(3), study="broken", on_progress=fail)
     study, plan = load_study("broken", None, store.path.parent / "studies")
     assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING"]
-    with pytest.raises(InputError, match="split must be below 10"):
-        find(trials=2, splits=[0, 10], study="broken")
+    with pytest.raises(OSError, match="the disk is full"):
+        find(trials=2, splits=range(3), study="broken", on_progress=fail)
     assert len(study.trials) == 2  # continued, not created again
     assert trials_of(study, Space(plan.model, plan.space)) == []
 

@@ -130,6 +130,29 @@ def test_invalid_spaces_raise_input_errors(table, sentence):
         Space("gread-bs", table)
 
 
+@pytest.mark.parametrize("low", [8, 1000])
+@pytest.mark.parametrize("length", [9, 1001])
+def test_integers_inside_a_range_are_checked(low, length):
+    table = {"hidden_channels": {"low": low, "high": low + length - 1}, "heads": [4]}
+    sentence = f"hidden_channels must be a multiple of 4 heads, got {low + 1}"
+    with pytest.raises(InputError, match=sentence):
+        Space("tuned-gat", table)
+
+
+def test_every_integer_of_a_short_range_is_checked():
+    assert Range(2, 5).values == (2, 3, 4, 5)
+    assert Range(1, 128).values == tuple(range(1, 129))
+    assert Range(1, 1000, log=True).values == (*range(1, 128), 1000)
+    assert Range(1, 5.0).values == (1, 5.0)
+
+
+def test_a_value_is_checked_together_with_the_other_entries():
+    with pytest.raises(InputError, match="hidden_channels must be a multiple of 4 heads, got 66"):
+        Space("gat-sep", {"hidden_channels": [64, 66], "heads": 4})
+    for heads in (3, [3, 6]):
+        Space("gat-sep", {"hidden_channels": [66, 72], "heads": heads})
+
+
 def test_missing_search_space_error_suggests_the_space_option(monkeypatch):
     monkeypatch.setitem(MODELS._entries, "mine", MODELS["gcn"])
     with pytest.raises(InputError, match=r"no search space for mine: write one .* --space FILE"):

@@ -195,10 +195,10 @@ def test_every_loss_matches_pytorch(name):
         torch.testing.assert_close(summed / 10, mean(outputs[half], y[half]).expand_as(summed))
 
 
-def graph(loss: str):
-    data = gread.csbm(60, homophily=0.9, degree=6, mean=2.0, seed=1)
+def graph(loss: str, nodes: int = 60):
+    data = gread.csbm(nodes, homophily=0.9, degree=6, mean=2.0, seed=1)
     if LOSSES[loss].targets == "numbers":
-        data.y = data.x[:, 0] + 0.1 * torch.randn(60)
+        data.y = data.x[:, 0] + 0.1 * torch.randn(nodes)
     if LOSSES[loss].targets == "labels":
         data.y = torch.stack([data.y.float(), (data.x[:, 0] > 0).float()], 1)
     return data
@@ -242,6 +242,53 @@ def test_parts_with_a_full_halo_match_training_on_the_whole_graph(loss, name):
     first, second = (gread.fit(model(loss), data, config) for config in (whole, parts))
     for one, same in zip(first.history, second.history, strict=True):
         assert vars(same) == pytest.approx(vars(one), abs=1e-5)
+
+
+ESTIMATES = {
+    "classes": lambda scores: scores.softmax(-1),
+    "labels": lambda scores: scores.sigmoid(),
+    "numbers": lambda scores: scores[:, 0],
+}
+NUMBERS = {"r2": oracle.r2_score, "mae": oracle.mean_absolute_error}
+
+
+def by_scikit_learn(loss: str, name: str, network: nn.Module, data) -> list[float]:
+    """The metric on the three sets by scikit-learn, from outputs in double precision."""
+    with torch.no_grad():
+        outputs = network.eval()(data.x, data.edge_index).double()
+    found = ESTIMATES[LOSSES[loss].targets](LOSSES[loss].scores(outputs))
+    rare = int((data.y == 1).sum() <= (data.y == 0).sum())
+    about = {"rare": rare} if name in ("roc-auc", "average-precision") else {}
+    return [
+        (SKLEARN | NUMBERS)[name](data.y[mask[:, 0]].numpy(), found[mask[:, 0]].numpy(), **about)
+        for mask in (data.train_mask, data.val_mask, data.test_mask)
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("loss", "name"), PAIRS)
+def test_metrics_of_a_half_precision_model_match_scikit_learn(loss, name, dtype):
+    data, network = graph(loss, 700), model(loss).to(dtype)
+    data.x = data.x.to(dtype)
+    best = gread.fit(network, data, gread.TrainConfig(epochs=2, loss=loss, metric=name)).best
+    found = [best.train, best.val, best.test]
+    assert found == pytest.approx(by_scikit_learn(loss, name, network, data), abs=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("loss", ["cross-entropy", "binary"])
+@pytest.mark.parametrize("name", metrics_of("classes"))
+def test_class_weights_change_the_loss_and_not_the_metrics(loss, name, parts):
+    data, network, weight = graph(loss), model(loss), torch.tensor([1.0, 5.0])
+    config = gread.TrainConfig(epochs=3, lr=0.05, loss=loss, metric=name, parts=parts, halo=30)
+    best = gread.fit(network, data, config, class_weight=weight).best
+    found = [best.train, best.val, best.test]
+    assert found == pytest.approx(by_scikit_learn(loss, name, network, data), abs=1e-5)
+    held = data.val_mask[:, 0]
+    with torch.no_grad():
+        scores = LOSSES[loss].scores(network(data.x, data.edge_index))[held]
+    loss_of_held = functional.cross_entropy(scores, data.y[held], weight)
+    assert best.val_loss == pytest.approx(loss_of_held.item(), abs=1e-5)
 
 
 def test_metric_function_can_be_registered_and_used():
