@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from gread.base.errors import InputError
 from gread.base.progress import bar as bar_on
-from gread.training.config import TrainConfig
 
 _HIDDEN = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _HIDDEN |= set(range(0xD800, 0xE000))  # surrogates (undecodable bytes of a name) cannot be printed
@@ -101,20 +99,3 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     known = is_dataclass(value) and not isinstance(value, type)
     return asdict(value) if known else str(value)
-
-
-def percent(share: float | None) -> str:
-    """A fraction in percent, as shown in tables."""
-    return "–" if share is None else f"{100 * share:.2f}"
-
-
-def measured(value: float | None, train: TrainConfig) -> str:
-    """A value of the metric of a training, as shown in tables; a fraction in percent."""
-    if value is None or (train.loss, train.metric) == (TrainConfig.loss, None):
-        return percent(value)
-    from gread.search.objective import objective_of  # imports torch
-
-    try:
-        return objective_of(vars(train)).shown(value)
-    except InputError:  # a stored run may have a metric that is not registered
-        return f"{value:.4f}"

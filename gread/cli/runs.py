@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from gread.base.errors import InputError
-from gread.cli.console import measured, note, print_json, print_table
+from gread.cli.console import note, print_json, print_table
 from gread.cli.options import STORE, described
 
 runs = typer.Typer(help="List stored runs, or export them.", invoke_without_command=True)
@@ -34,6 +34,7 @@ def list_runs(
                 )
         return
     from gread.runs.store import ResultStore
+    from gread.runs.values import measured
 
     chosen = [
         result
@@ -83,9 +84,10 @@ def compare(
     if as_json:
         print_json([{"dataset": name} | asdict(row) for name, row in found.items()])
         return
-    columns = ("dataset", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
-    rows = (
-        (name, f"{row.difference:+.2f}", f"{row.wilcoxon:.3g}", f"{row.t_test:.3g}", row.pairs)
-        for name, row in found.items()
-    )
+    columns = ("dataset", "metric", f"{first} − {second}", "Wilcoxon p", "t-test p", "pairs")
+    rows = []
+    for name, row in found.items():
+        difference = f"{row.difference:+.2f}" if row.percent else f"{row.difference:+.4f}"
+        chances = f"{row.wilcoxon:.3g}", f"{row.t_test:.3g}"
+        rows.append((name, row.metric, difference, *chances, row.pairs))
     print_table(columns, rows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.progress import Progress
 
-from gread.cli.console import bar, err, measured, note, out, print_json, print_table, resumable
+from gread.cli.console import bar, err, note, out, print_json, print_table, resumable
 from gread.cli.options import STORE, imports_of, numbers, settings_of
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def _print_results(results: Sequence[Result], source: str) -> None:
     """Print each run, then the mean, the paper's value and that of its published code."""
     from gread.experiments.accuracy import CODE, PAPER
     from gread.models.catalog import MODELS
+    from gread.runs.values import measured
     from gread.search.objective import objective_of
 
     spec = results[0].spec

@@ -236,10 +236,11 @@ def explained(choice: Choice, metric: str, homophily: float | None) -> str:
         return ""
     difference = seeing[0].gain[0] - free[0].gain[0]
     against = f"{seeing[0].candidate.title} against {free[0].candidate.title}"
-    change = "improves" if difference >= 0 else "worsens"
-    sentence = (
-        f"the graph {change} the validation {metric} by {apart(metric, difference)} ({against})."
-    )
+    change = "improves" if difference > 0 else "worsens"
+    sentence = f"the graph {change} the validation {metric} by {apart(metric, difference)}"
+    if difference == 0:
+        sentence = f"the graph does not change the validation {metric}"
+    sentence += f" ({against})."
     if homophily is None:
         return sentence[0].upper() + sentence[1:]
     if homophily > MOSTLY:

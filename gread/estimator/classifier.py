@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -60,6 +61,12 @@ if TYPE_CHECKING:
 
 FRACTIONS = (0.6, 0.2, 0.2)  # train, validation and test of a drawn split
 WITHOUT_TEST = (0.8, 0.2, 0.0)  # if the caller keeps the test nodes, as `cross_val_score` does
+
+PREPARED = (
+    *("task_", "classes_", "ids_", "types_", "data_", "seen_"),
+    *("preprocessing_", "diagnosis_", "split_given_", "cuts_"),
+)
+"""Attributes that `GraphEstimator.prepare` sets; the last one only with a split by time."""
 
 E = TypeVar("E", bound="GraphEstimator")
 T = TypeVar("T")
@@ -179,7 +186,18 @@ class GraphEstimator(FittedEstimator):
     def train(
         self: E, on_epoch: Callable[[Epoch], None] | None = None, on_score: OnScore | None = None
     ) -> E:
-        """Build the model and train it on the prepared data."""
+        """Build the model and train it on the prepared data.
+
+        Raises:
+            InputError: A model folder lacks the graph that was used in training.
+        """
+        check_is_fitted(self, "ids_", msg="this %(name)s must be prepared before it is trained")
+        self.check_graph("no model can be trained")
+        if "seen_" not in vars(self):
+            raise InputError(
+                "no model can be trained: this model folder also holds the edges that were hidden "
+                "from the training by their time"
+            )
         if self.model_ == AUTO:
             return self._choose(on_score)
         hyper, _ = split_settings(self.model_, dict(self.settings or {}))
@@ -242,17 +260,15 @@ class GraphEstimator(FittedEstimator):
     ) -> E:
         """Train another model or other settings on the data prepared here."""
         other: E = clone(self).set_params(model=model, settings=settings)
-        other.task_, other.classes_ = self.task_, self.classes_
-        other.ids_, other.types_ = self.ids_, self.types_
-        other.data_, other.seen_ = self.data_, self.seen_
-        other.preprocessing_, other.diagnosis_ = self.preprocessing_, self.diagnosis_
-        other.split_given_ = self.split_given_
-        if self.time_column is not None:
-            other.cuts_ = self.cuts_
+        for name in PREPARED:
+            if name in vars(self):
+                setattr(other, name, vars(self)[name])
         return other.train(on_epoch)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which must not exist; see `gread.estimator.folder`."""
+        self._check_fitted(folder)
+        self.check_graph("the model cannot be saved")
         with whole_folder(folder) as part:
             tested = bool(self.data_.test_mask.any())
             write(self, part, {title_of(self.model_): self.scores()} if tested else {})
@@ -438,8 +454,8 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             are the test set, the ones before them the validation set. It is not a feature. If edges
             have a column of this name, training uses no edge from the time of the test set.
         directed: Whether edges keep their direction.
-        class_weight: Weights of nodes by class: None for equal weights, ``"balanced"`` for weights
-            inversely proportional to class sizes, or a mapping.
+        class_weight: Weights of the classes in the loss: None for equal weights, ``"balanced"`` for
+            weights inversely proportional to class sizes, or a mapping.
         metric: A name of ``gread.training.METRICS``, which selects epochs and candidates; by
             default accuracy, average precision if a class has more than 90 % of the nodes, and
             ROC-AUC for several labels.
@@ -465,7 +481,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         preprocessing_: Fitted encoding of columns as features.
         diagnosis_: Diagnosis of the graph, without the classes of test nodes.
         settings_, config_: All settings of the model and of the training.
-        module_, fit_: Trained model, and the epochs of its training.
+        module_, fit_: Trained model, and the epochs of its training; of a loaded model, the best.
         tuning_: Result of `gread.estimator.tune`: number of trials and changed settings.
         blend_, choice_: Blend of ``"auto"``, and the scores of all candidates.
 
@@ -496,7 +512,7 @@ class GraphRegressor(RegressorMixin, GraphEstimator):
 
     Arguments and attributes are those of `GraphClassifier`, without ``class_weight`` and
     ``classes_``. Networks learn standardized numbers, so values of the metric ``"mae"`` in ``fit_``
-    are in standard deviations.
+    are in standard deviations. Those in ``tuning_`` are in the unit of the target.
 
     Example:
         >>> import gread

@@ -127,11 +127,7 @@ def _named(task: Task, decided: Any) -> Any:
 
 
 def _place(classifier: FittedEstimator, node: Any) -> int:
-    if "data_" not in vars(classifier):
-        raise InputError(
-            "a node cannot be explained: this model folder was shared without its training "
-            "graph (graph.safetensors)"
-        )
+    classifier.check_graph("a node cannot be explained")
     try:
         return list(classifier.ids_).index(node)
     except ValueError:

@@ -105,6 +105,7 @@ class FittedEstimator(BaseEstimator):
     types_: tuple[str, ...]
     data_: Data
     seen_: Data
+    split_given_: bool
     preprocessing_: Preprocessing
     diagnosis_: Diagnosis
     settings_: dict[str, Any]
@@ -271,11 +272,7 @@ class FittedEstimator(BaseEstimator):
 
     def addition(self, X: Any, edges: Any = None) -> Addition:
         """Read nodes and edges to add to the training graph."""
-        if "data_" not in vars(self):
-            raise InputError(
-                "nodes cannot be added: this model folder was shared without its training "
-                "graph (graph.safetensors)"
-            )
+        self.check_graph("nodes cannot be added")
         return as_addition(self.ids_, X, edges, **self._columns())
 
     def _columns(self) -> Columns:
@@ -431,9 +428,15 @@ class FittedEstimator(BaseEstimator):
         """Require a trained model, and its graph if no other is given."""
         learned = "blend_" if self.model_ == AUTO else "module_"
         check_is_fitted(self, learned, msg="this %(name)s must be fitted before it can predict")
-        if X is None and "data_" not in vars(self):
+        if X is None:
+            self.check_graph("a graph must be given")
+
+    def check_graph(self, problem: str) -> None:
+        """Require the training graph, which a model folder may lack."""
+        if "data_" not in vars(self):
             raise InputError(
-                "a graph must be given: this model was shared without its training graph"
+                f"{problem}: this model folder was shared without its training graph "
+                "(graph.safetensors)"
             )
 
 

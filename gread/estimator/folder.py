@@ -6,9 +6,10 @@ docs/own-graph.md lists the files. Nothing is pickled, so an untrusted folder is
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, astuple
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ from gread.models.hub import CARD, CONFIG, EXTRA, WEIGHTS, load_module, model_ca
 from gread.runs.run import fingerprint_of
 from gread.tables.features import Preprocessing, some
 from gread.training.config import TrainConfig
+from gread.training.loop import Epoch, Fit
 
 C = TypeVar("C", bound=FittedEstimator)
 
@@ -64,6 +66,9 @@ def write(classifier: FittedEstimator, folder: Path, scores: Mapping[str, AnySco
         "edge_types": classifier.types_,
         "preprocessing": classifier.preprocessing_.to_dict(),
         "diagnosis": asdict(classifier.diagnosis_),
+        "split_given": classifier.split_given_,
+        "all_edges": vars(classifier).get("seen_") is classifier.data_,
+        "best_epoch": _numbers(classifier.fit_.best) if "fit_" in vars(classifier) else None,
         "scores": {name: asdict(found) for name, found in scores.items()},
         "fingerprint": fingerprint,
         "versions": versions(),
@@ -110,6 +115,9 @@ def load(path: str | Path, kind: type[C]) -> C:
         classifier.config_ = TrainConfig(**about["training"])
         classifier.preprocessing_ = Preprocessing.from_dict(about["preprocessing"])
         classifier.diagnosis_ = Diagnosis.from_dict(about["diagnosis"])
+        classifier.split_given_ = bool(about.get("split_given"))  # version 1.0 has neither
+        if epoch := about.get("best_epoch"):
+            classifier.fit_ = Fit(_epoch(epoch), ())
         classifier.ids_ = range(about["num_nodes"])
         classifier.types_ = tuple(map(str, about.get("edge_types", ())))
         if classifier.model_ == AUTO:
@@ -125,6 +133,8 @@ def load(path: str | Path, kind: type[C]) -> C:
         ) from error
     if (folder / GRAPH).exists():
         classifier.ids_, classifier.data_ = _read_graph(folder / GRAPH, classifier)
+        if about.get("all_edges", classifier.time_column is None):
+            classifier.seen_ = classifier.data_
     return classifier
 
 
@@ -161,6 +171,17 @@ def _thresholds(values: Any, task: Task) -> tuple[Thresholds, ...]:
         if one is not None and len(one) != len(task.decisive):
             raise InputError(f"thresholds must be one for each label, got {one!r:.80}")
     return tuple([float(value) for value in one] if one else None for one in values)
+
+
+def _numbers(epoch: Epoch) -> list[float | None]:
+    """Numbers of an epoch; None if undefined, since JSON has no NaN."""
+    return [value if isfinite(value) else None for value in astuple(epoch)]
+
+
+def _epoch(values: Sequence[float | None]) -> Epoch:
+    """The epoch of `_numbers`."""
+    number, *others = values
+    return Epoch(int(number or 0), *(nan if value is None else float(value) for value in others))
 
 
 def _config(classifier: FittedEstimator) -> dict[str, Any]:

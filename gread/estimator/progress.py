@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gread.base.progress import Stages
 from gread.estimator.fitted import AUTO, FittedEstimator
 from gread.estimator.race import Scored
+from gread.estimator.task import Task
 from gread.search.objective import Objective, objective_of
 from gread.training.loop import Epoch
 
@@ -18,6 +19,7 @@ class FitProgress(Stages):
     """Progress display of epochs, candidates and trials with their validation metric."""
 
     objective: Objective
+    task: Task
     seconds: int
     end: float | None = None
     """End of the time for the choice of a model, as a value of `time.monotonic`."""
@@ -31,7 +33,7 @@ class FitProgress(Stages):
             self.stage(TEXTS.get(stage, stage))
             return
         config = classifier.config(len(classifier.ids_))
-        self.objective = objective_of(vars(config))
+        self.objective, self.task = objective_of(vars(config)), classifier.task_
         if classifier.model_ != AUTO:
             self.stage(stage, total=config.epochs)
             return
@@ -41,7 +43,7 @@ class FitProgress(Stages):
 
     def advance(self, epoch: Epoch) -> None:
         """Show an epoch that has ended."""
-        value = self.objective.short(epoch.val)
+        value = self.objective.short(self.task.in_unit(epoch.val))
         text = f"epoch {epoch.number} loss {epoch.loss:.3f} validation {value}"
         self.update(text, completed=epoch.number + 1)
 
@@ -60,5 +62,5 @@ class FitProgress(Stages):
 
     def tell(self, count: int, best: FittedEstimator) -> None:
         """Show the best result after a trial."""
-        shown = self.objective.short(best.fit_.best.val)
+        shown = self.objective.short(best.task_.in_unit(best.fit_.best.val))
         self.update(f"tuning: {count} trials, best validation {shown}")

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gread.runs.values import is_fraction
 from gread.training.metrics import METRICS, Predictions
 
 BINS = 10
@@ -42,9 +43,9 @@ class Headline:
 
 
 def apart(metric: str, difference: float) -> str:
-    """Format the size of a difference of a metric, in points if its values are shares of 1."""
-    share = METRICS[metric].higher_is_better and "numbers" not in METRICS[metric].targets
-    return f"{100 * abs(difference):.1f} points" if share else f"{abs(difference):.4g}"
+    """Format the size of a difference of a metric, in points if its values are fractions."""
+    points = is_fraction(metric)
+    return f"{100 * abs(difference):.1f} points" if points else f"{abs(difference):.4g}"
 
 
 def headline(metric: str, outputs: Tensor, y: Tensor) -> Headline:

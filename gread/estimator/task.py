@@ -150,6 +150,10 @@ class Task(ABC):
         )
         return (first if np.isfinite(first) else -np.inf), second
 
+    def in_unit(self, value: float) -> float:
+        """Value of the metric in the unit of the target, from that of the training."""
+        return value
+
     def temperature(self, predictions: Figures, y: NDArray[Any]) -> float:
         """T that maximizes the likelihood of `tempered` predictions; 1 if there is none."""
         return 1.0
@@ -540,6 +544,10 @@ class Numbers(Task):
     def decoded(self, outputs: Tensor, loss: str) -> Tensor:
         """Numbers in the unit of the target."""
         return outputs.double() * self.scale + self.centre
+
+    def in_unit(self, value: float) -> float:
+        """The MAE times the standard deviation; R² has no unit."""
+        return self.scale * value if self.metric == "mae" else value
 
     def outputs(self, predictions: Figures) -> Tensor:
         """The predictions as they are."""

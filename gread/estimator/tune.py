@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from gread.base.checks import check_positive
+from gread.base.errors import InputError
 from gread.estimator.classifier import GraphEstimator
-from gread.estimator.fitted import Tuning
+from gread.estimator.fitted import AUTO, Tuning
 from gread.search.objective import objective_of
 from gread.search.space import read_space
 from gread.search.study import import_optuna
@@ -28,7 +29,7 @@ def tune(
     given. A training that is not finished in time does not count.
 
     Args:
-        classifier: Fitted estimator; returned if no trial is better.
+        classifier: Fitted estimator of one model; returned if no trial is better.
         minutes: Minutes to spend.
         on_trial: Called after every trial with the number of trials and the best estimator so far.
 
@@ -41,6 +42,13 @@ def tune(
         True
     """
     check_positive("minutes", minutes)
+    if classifier.model_ == AUTO:
+        raise InputError(f"tune must be given an estimator of one model, got model {AUTO!r}")
+    if "fit_" not in vars(classifier):
+        raise InputError(
+            "tune must be given a fitted estimator, got one without the epochs of a training: fit "
+            "it again if its model folder is from an earlier version"
+        )
     optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space = read_space(classifier.model_)
@@ -49,7 +57,7 @@ def tune(
     study = optuna.create_study(direction=objective.direction, sampler=sampler)
     given = dict(classifier.settings or {})
     end = time.monotonic() + 60 * minutes
-    best, values, diverged = classifier, list[float](), 0
+    unit, best, values, diverged = classifier.task_.in_unit, classifier, list[float](), 0
 
     def check_time(_: Epoch) -> None:
         if time.monotonic() > end:
@@ -75,8 +83,8 @@ def tune(
     best.tuning_ = Tuning(
         len(values),
         diverged,
-        classifier.fit_.best.val,
-        max(values, key=objective.gain, default=None),
+        unit(classifier.fit_.best.val),
+        max(map(unit, values), key=objective.gain, default=None),
         best is not classifier,
         {name: (old.get(name), new[name]) for name in new if new[name] != old.get(name)},
     )

@@ -21,6 +21,8 @@ from gread.base.errors import InputError
 from gread.explorer.trained import portrait_of_run
 from gread.models.catalog import MODELS
 from gread.runs.result import Result
+from gread.runs.values import measured
+from gread.training.metrics import metric_name
 
 ADDRESS = "127.0.0.1"
 HEADERS = {
@@ -81,8 +83,9 @@ class Runs:
                 "model": MODELS[result.spec.model].title,
                 "split": result.spec.split,
                 "seed": result.spec.seed,
-                "val": f"{100 * (result.val or 0.0):.1f} %",
-                "test": f"{100 * (result.test or 0.0):.1f} %",
+                "metric": metric_name(result.spec.train),
+                "val": measured(result.val, result.spec.train),
+                "test": measured(result.test, result.spec.train),
             }
             for result in found
         ]

@@ -23,6 +23,7 @@ from gread.models.catalog import MODELS
 from gread.models.gread import GREAD
 from gread.runs.result import Result
 from gread.runs.run import run
+from gread.runs.values import measured
 from gread.training.loop import Epoch
 from gread.training.metrics import metric_name
 
@@ -147,10 +148,11 @@ def portrait_of_run(
         raise InputError(f"the run could not be trained again: {again.message}")
     model, data = seen[0]
     entry = MODELS[spec.model]
+    now, before = (measured(value, spec.train) for value in (again.test, stored.test))
     note = (
         "A store keeps numbers and no weights: this model was trained again just now, from its "
-        f"settings and its seed. Test {metric_name(spec.train)} {100 * again.test:.2f}, "
-        f"stored {100 * (stored.test or 0.0):.2f} ({stored.device})."
+        f"settings and its seed. Test {metric_name(spec.train)} {now}, stored {before} "
+        f"({stored.device})."
     )
     return portrait(
         model,

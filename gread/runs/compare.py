@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from gread.report.statistics import Comparison, compare as compare_pairs
 from gread.runs.archive import known_results
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
+from gread.runs.values import is_fraction
 
 Runs: TypeAlias = dict[tuple[int, int], Result]
 """Results by split and seed."""
@@ -25,10 +27,26 @@ Task: TypeAlias = tuple[str, tuple[tuple[str, Value], ...]]
 """Metric of a run, and the options of its dataset without `PREPARATION`."""
 
 
+@dataclass(frozen=True)
+class RunComparison(Comparison):
+    """Comparison of two models by the metric of their runs on the test nodes.
+
+    Attributes:
+        metric: Name of the metric.
+        percent: Whether the metric is a fraction, and so ``difference`` is in percentage points.
+    """
+
+    metric: str
+    percent: bool
+
+
 def compare(
     first: str, second: str, *, store: str | Path, dataset: str | None = None
-) -> dict[str, Comparison]:
-    """Compare the test accuracies of two models pairwise, in percentage points, by dataset.
+) -> dict[str, RunComparison]:
+    """Compare the test values of two models pairwise, by dataset.
+
+    Differences of fractions such as accuracies are in percentage points. Those of other metrics,
+    such as nll, are in the unit of the metric.
 
     If a model has several settings on a dataset, the pair of settings with the most common runs
     is compared, and the latest of these on ties. Both settings have the same metric, and the same
@@ -56,22 +74,25 @@ def compare(
         MODELS[name]  # raises an error for a misspelt name
     known = known_results(store).values()
     one_by, two_by = (_settings(name, known) for name in (first, second))
-    found = {}
+    found: dict[str, RunComparison] = {}
     for name in one_by:
         if name in two_by and dataset in (None, name):
             tasks = [task for task in one_by[name] if task in two_by[name]]
             pairs = chain(*(product(one_by[name][task], two_by[name][task]) for task in tasks))
             one, two = max(pairs, key=lambda pair: _worth(*pair), default=({}, {}))
             if keys := sorted(one.keys() & two.keys()):
-                tests = ([100 * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
-                found[name] = compare_pairs(*tests)
+                metric, _ = _task(one[keys[0]].spec)
+                unit = 100 if (percent := is_fraction(metric)) else 1
+                tests = ([unit * (runs[key].test or 0.0) for key in keys] for runs in (one, two))
+                pairwise = dataclasses.asdict(compare_pairs(*tests))
+                found[name] = RunComparison(**pairwise, metric=metric, percent=percent)
     if not found:
         raise InputError(f"{first} and {second} must have runs in common, got none in {store}")
     return found
 
 
 def _settings(model: str, results: Iterable[Result]) -> dict[str, dict[Task, list[Runs]]]:
-    """Runs with a test accuracy of each setting of the model, by dataset and task."""
+    """Runs with a test value of each setting of the model, by dataset and task."""
     found: dict[str, dict[RunSpec, Runs]] = {}
     for result in results:
         spec = result.spec

@@ -27,14 +27,9 @@ class Objective(NamedTuple):
         return "maximize" if self.metric.higher_is_better else "minimize"
 
     @property
-    def is_share(self) -> bool:
-        """Whether values are fractions, shown in percent."""
-        return self.metric.higher_is_better and "numbers" not in self.metric.targets
-
-    @property
     def failed(self) -> float:
         """Value of a failed run: the worst value of the metric."""
-        return 0.0 if self.is_share else -self.metric.sign * math.inf
+        return 0.0 if self.metric.is_fraction else -self.metric.sign * math.inf
 
     def gain(self, value: float) -> float:
         """Value with its sign chosen so that higher is better."""
@@ -42,11 +37,11 @@ class Objective(NamedTuple):
 
     def shown(self, value: float) -> str:
         """Format a value; fractions in percent."""
-        return f"{100 * value:.2f}" if self.is_share else f"{value:.4f}"
+        return f"{100 * value:.2f}" if self.metric.is_fraction else f"{value:.4f}"
 
     def short(self, value: float) -> str:
         """Format a value for a sentence; fractions with a percent sign."""
-        return f"{value:.1%}" if self.is_share else f"{value:.3f}"
+        return f"{value:.1%}" if self.metric.is_fraction else f"{value:.3f}"
 
     def summary(self, values: Sequence[float]) -> str:
         """Format mean and standard deviation."""

@@ -69,7 +69,7 @@ class Report:
         from gread.report.figures import selection
 
         name, metric = self.plan.objective
-        scale, what = (100, f"{name} (%)") if self.plan.objective.is_share else (1, name)
+        scale, what = (100, f"{name} (%)") if self.plan.objective.metric.is_fraction else (1, name)
         means = {
             trial.number: (scale * trial.mean, scale * fmean(self.tests[trial.number]))
             for trial in self.trials

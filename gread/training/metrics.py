@@ -58,8 +58,8 @@ class Predictions:
     """Outputs of a model with the targets.
 
     Attributes:
-        outputs: Scores of the classes, log-odds of the labels, or numbers, [..., n, k]; with
-            a leading axis of members if there are several.
+        outputs: Scores of the classes, log-odds of the labels, or numbers, [..., n, k], in at
+            least single precision; with a leading axis of members if there are several.
         y: Targets: classes or numbers [n], labels or numbers [n, k].
         weight: Weight of each node in each set, [..., sets, n].
         size: Σ of the weights of all nodes, [..., sets].
@@ -126,6 +126,11 @@ class Metric(NamedTuple):
     def sign(self) -> int:
         """1 if higher is better, otherwise −1."""
         return 1 if self.higher_is_better else -1
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether values are fractions, which are shown in percent."""
+        return self.higher_is_better and "numbers" not in self.targets
 
 
 METRICS: Registry[Metric] = Registry("metric")

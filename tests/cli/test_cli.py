@@ -21,6 +21,10 @@ from gread.data.files import DataError
 from gread.experiments.artefact import SCALES, show
 from gread.experiments.questions import ARTEFACTS
 from gread.runs.archive import ARCHIVES, read_results
+from gread.runs.result import Result
+from gread.runs.spec import RunSpec
+from gread.runs.store import ResultStore
+from gread.training.config import TrainConfig
 from tests.processes import Forked, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -334,6 +338,21 @@ def test_stored_runs_are_listed_and_compared(gread, train, tmp_path, monkeypatch
     none = gread("compare", "gcn", "gread-bs", "--store", tmp_path)
     assert none.returncode == 2
     assert "must have runs in common" in none.stderr
+
+
+def test_compare_prints_differences_of_fractions_in_points(gread, tmp_path, monkeypatch):
+    monkeypatch.setattr("gread.runs.archive.FOLDERS", ())
+    for metric, place in (("roc-auc", "texas"), ("nll", "cora")):
+        train = TrainConfig(metric=metric)
+        for model, test in (("gcn", 0.5), ("mlp", 0.625)):
+            spec = RunSpec(dataset=place, model=model, train=train)
+            ResultStore(tmp_path).put(Result(spec, "ok", test=test))
+    shown = gread("compare", "gcn", "mlp", "--store", tmp_path).stdout
+    rows = [line.split()[1::2] for line in shown.splitlines() if "-auc" in line or "nll" in line]
+    assert rows == [
+        ["cora", "nll", "-0.1250", "1", "1", "1"],
+        ["texas", "roc-auc", "-12.50", "1", "1", "1"],
+    ]
 
 
 @pytest.mark.slow

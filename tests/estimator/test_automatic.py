@@ -226,6 +226,9 @@ def test_explanation_states_the_validation_gain_from_the_graph(homophily, begins
     gained = "improves the validation accuracy by 10.0 points (GREAD-X against MLP)."
     assert told.endswith(gained)
     assert "improves the validation mae by 0.1 (" in automatic.explained(choice, "mae", homophily)
+    equal = Choice([both[0], scored(FEW[1], 0.9)], [1.0, 0.0], 1.0, (0.9, 0.0))
+    told = automatic.explained(equal, "accuracy", homophily)
+    assert told.endswith("does not change the validation accuracy (GREAD-X against MLP).")
     alone = Choice(both[:1], [1.0], 1.0, (0.9, 0.0))
     assert automatic.explained(alone, "accuracy", homophily) == ""
 

@@ -182,10 +182,10 @@ def test_graph_without_features_uses_node_degrees(data):
 
 @pytest.mark.slow
 def test_class_weights_increase_recall_of_the_rare_class():
-    data = gread.csbm(400, 2, homophily=0.6, degree=6, num_features=8, num_splits=1, seed=2)
-    rare = torch.arange(400) % 12 == 0
+    data = gread.csbm(1200, 2, homophily=0.6, degree=6, num_features=8, num_splits=1, seed=2)
+    rare = torch.arange(1200) % 12 == 0
     data.y = rare.long()
-    data.x = torch.randn(400, 8, generator=torch.Generator().manual_seed(0)) + rare[:, None] * 0.6
+    data.x = torch.randn(1200, 8, generator=torch.Generator().manual_seed(0)) + rare[:, None] * 0.6
     recalls = []
     about = {"settings": {"epochs": 60}, "metric": "accuracy"}  # without a threshold
     for weight in (None, "balanced", {1: 12.0}):

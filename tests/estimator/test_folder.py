@@ -1,9 +1,12 @@
 import json
+import math
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx
@@ -16,6 +19,9 @@ import gread
 from gread import GraphClassifier
 from gread.base.errors import InputError
 from gread.estimator import folder as folders
+from gread.estimator.classifier import ESTIMATORS
+from gread.estimator.comparison import compare
+from gread.estimator.tune import tune
 from gread.models.catalog import MODELS
 from tests.estimator.conftest import FAST
 
@@ -40,6 +46,45 @@ def test_saving_a_loaded_classifier_writes_identical_files(saved, tmp_path):
     again = GraphClassifier.load(saved).save(tmp_path / "again")
     for name in ("config.json", "classifier.json", "model.safetensors", "graph.safetensors"):
         assert (again / name).read_bytes() == (saved / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels", "numbers"])
+def test_a_loaded_estimator_trains_and_compares_like_the_saved_one(kind, data, tmp_path):
+    data = data.clone()
+    if kind == "labels":
+        data.y = torch.stack([data.y == 1, data.x[:, 0] > 0], 1).float()
+    elif kind == "numbers":
+        data.y = 7 + data.y + data.x[:, 0].double()
+    estimator = ESTIMATORS["regression" if kind == "numbers" else "classification"]
+    one = estimator("gcn", settings={"epochs": 1, "hidden_channels": 4}).fit(data)
+    two = estimator.load(one.save(tmp_path / "m"))
+    assert compare(two) == compare(one)
+    assert two.fit_.best == one.fit_.best
+    again = two.predictions()
+    np.testing.assert_array_equal(two.train().predictions(), again)
+
+
+def test_folder_of_an_earlier_version_is_trained_but_not_tuned(saved, fitted, tmp_path):
+    shutil.copytree(saved, tmp_path / "m")
+    about = json.loads((saved / "classifier.json").read_text())
+    for name in ("split_given", "all_edges", "best_epoch"):
+        del about[name]
+    (tmp_path / "m" / "classifier.json").write_text(json.dumps(about))
+    loaded = GraphClassifier.load(tmp_path / "m")
+    found = (one.like("mlp", {"epochs": 1}).predictions() for one in (loaded, fitted))
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(InputError, match="fit it again if its model folder is from an earlier"):
+        tune(loaded, minutes=0.01)
+
+
+def test_an_undefined_metric_is_stored_as_valid_json(fitted, tmp_path):
+    classifier = copy(fitted)
+    classifier.fit_ = replace(fitted.fit_, best=replace(fitted.fit_.best, test=math.nan))
+    text = (classifier.save(tmp_path / "m") / "classifier.json").read_text()
+    json.loads(text, parse_constant=pytest.fail)
+    found = GraphClassifier.load(tmp_path / "m").fit_.best
+    assert math.isnan(found.test)
+    assert found.val == fitted.fit_.best.val
 
 
 def test_gread_from_pretrained_reads_the_classifier_folder(fitted, saved):
@@ -97,6 +142,11 @@ def test_folder_without_training_graph_predicts_only_given_graphs(saved, data, t
     assert loaded.predict(data).shape == (150,)
     with pytest.raises(InputError, match="a graph must be given"):
         loaded.predict()
+    with pytest.raises(InputError, match=r"the model cannot be saved: .* without its training gr"):
+        loaded.save(tmp_path / "again")
+    for use in (loaded.train, lambda: loaded.like("mlp", FAST), lambda: tune(loaded, minutes=1)):
+        with pytest.raises(InputError, match=r"no model can be trained: .* without its training"):
+            use()
 
 
 def test_features_of_a_loaded_graph_are_memory_mapped(saved):

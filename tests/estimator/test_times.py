@@ -127,6 +127,16 @@ def test_loaded_classifier_keeps_time_column_and_predictions(frames, tmp_path):
     again = gread.GraphClassifier.load(classifier.save(tmp_path / "model"))
     assert again.time_column == "when"
     assert np.array_equal(again.predict_proba(), classifier.predict_proba())
+    with pytest.raises(InputError, match="also holds the edges that were hidden from the training"):
+        again.like("mlp", FAST)
+
+
+def test_loaded_classifier_without_edge_times_trains_on_the_same_data(frames, tmp_path):
+    nodes, edges = frames
+    one = fitted(nodes, edges.drop(columns="when"), model="gcn").train()
+    two = gread.GraphClassifier.load(one.save(tmp_path / "model"))
+    found = (some.like("mlp", FAST).predict_proba() for some in (one, two))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize(

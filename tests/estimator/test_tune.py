@@ -1,6 +1,10 @@
+import numpy as np
 import pytest
+from rich.console import Console
 
-from gread import GraphClassifier
+from gread import GraphClassifier, GraphRegressor
+from gread.base.errors import InputError
+from gread.estimator.progress import FitProgress
 from gread.estimator.tune import tune
 
 SMALL = {"epochs": 2, "hidden_channels": 4}
@@ -33,6 +37,33 @@ def test_tuning_without_improvement_keeps_the_classifier(first, monkeypatch):
     assert found.tuning_.trials > 0
     assert not found.tuning_.helped
     assert found.tuning_.changed == {}
+
+
+def test_a_loaded_classifier_is_tuned_from_its_validation_metric(first, tmp_path):
+    loaded = GraphClassifier.load(first.save(tmp_path / "m"))
+    assert tune(loaded, minutes=0.001).tuning_.before == first.fit_.best.val
+
+
+def test_tuning_of_a_mean_absolute_error_is_in_the_unit_of_the_target(data, monkeypatch):
+    numbers = data.clone()
+    numbers.y = 500 + 100 * data.y + 30 * data.x[:, 0]
+    first = GraphRegressor("gcn", settings=SMALL, metric="mae").fit(numbers)
+    monkeypatch.setattr(GraphRegressor, "like", lambda self, *given: first)
+    told = tune(first, minutes=0.001).tuning_
+    held = first.data_.val_mask.numpy()
+    error = np.abs(first.predict() - numbers.y.numpy())[held].mean()
+    assert told.before == told.best == pytest.approx(error, rel=1e-5)
+    with FitProgress(Console(quiet=True)) as shown:
+        shown.begin("training", first)
+        shown.advance(first.fit_.best)
+        assert shown.now()[0].endswith(f"validation {told.before:.3f}")
+        shown.tell(1, first)
+        assert shown.now()[0].endswith(f"validation {told.before:.3f}")
+
+
+def test_a_blend_is_not_tuned():
+    with pytest.raises(InputError, match="an estimator of one model, got model 'auto'"):
+        tune(GraphClassifier("auto"), minutes=1)
 
 
 @pytest.mark.parametrize(("error", "diverged"), [(ArithmeticError, True), (TimeoutError, False)])

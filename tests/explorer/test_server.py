@@ -155,6 +155,14 @@ def test_runs_that_cannot_be_shown_are_not_listed(result):
     assert [listed["key"] for listed in runs.listed()] == [result.spec.key]
 
 
+def test_runs_are_listed_with_their_metric():
+    specs = (replace(SPEC, train=TrainConfig(metric=name)) for name in (None, "nll", "unknown"))
+    listed = Runs(Result(spec, "ok", test=0.5, val=0.25) for spec in specs).listed()
+    found = {(one["metric"], one["val"], one["test"]) for one in listed}
+    shares, others = ("25.00", "50.00"), ("0.2500", "0.5000")
+    assert found == {("accuracy", *shares), ("nll", *others), ("unknown", *others)}
+
+
 def test_occupied_port_raises_an_input_error(server):
     with pytest.raises(InputError, match=f"--port must be a free port, got {server.server_port}"):
         serve("", Runs([]), server.server_port, on_start=lambda url: None)

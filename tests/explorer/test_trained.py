@@ -144,7 +144,9 @@ def test_leaderboard_leaves_out_runs_with_another_metric():
     assert cell(leaderboard(results), "GCN", "csbm")["ours"] == [60.0, 0.0, 1]
 
 
-def test_portrait_of_a_run_names_its_metric():
-    result = run(replace(small("gread-bs"), train=TrainConfig(epochs=2, metric="roc-auc")))
+@pytest.mark.parametrize(("metric", "form"), [("roc-auc", "{:.2%}"), ("nll", "{:.4f}")])
+def test_portrait_of_a_run_names_its_metric(metric, form):
+    result = run(replace(small("gread-bs"), train=TrainConfig(epochs=2, metric=metric)))
     (note, *_) = portrait_of_run(result, lambda epoch: None)["notes"]
-    assert f"Test roc-auc {100 * result.test:.2f}, stored {100 * result.test:.2f}" in note
+    shown = form.format(result.test).removesuffix("%")
+    assert f"Test {metric} {shown}, stored {shown} " in note

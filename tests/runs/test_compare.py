@@ -48,3 +48,15 @@ def test_only_runs_with_the_same_metric_are_compared(store, tmp_path):
     assert (found.pairs, found.difference) == (1, pytest.approx(10))
     with pytest.raises(InputError, match="must have runs in common"):
         compare("gcn", "gread-bs", store=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "percent"),
+    [("roc-auc", -20, True), ("nll", -0.2, False), ("not-registered", -0.2, False)],
+)
+def test_only_differences_of_fractions_are_in_points(store, tmp_path, metric, difference, percent):
+    put(store, "gcn", [0.5, 0.6], train=TrainConfig(metric=metric))
+    put(store, "mlp", [0.7, 0.8], train=TrainConfig(metric=metric))
+    found = compare("gcn", "mlp", store=tmp_path)["csbm"]
+    assert found.difference == pytest.approx(difference)
+    assert (found.metric, found.percent) == (metric, percent)

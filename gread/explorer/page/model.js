@@ -98,7 +98,7 @@ class TrainedView {
       const runs = here().filter((run) => run.model === model.input.value);
       fillIn(
         which,
-        runs.map((run) => [run.key, `split ${run.split}, seed ${run.seed}: validation ${run.val}, test ${run.test}`]),
+        runs.map((run) => [run.key, `split ${run.split}, seed ${run.seed}: ${run.metric} ${run.val} in validation, ${run.test} in test`]),
       );
     };
     fillModels();
