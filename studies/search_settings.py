@@ -14,16 +14,19 @@ again.
 from __future__ import annotations
 
 import math
+import os
 import random
 import sys
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
+from threading import Lock
 
 from gread.base.memory import OutOfMemory
 from gread.data.catalog import DATASETS
@@ -32,6 +35,7 @@ from gread.data.load import load
 from gread.experiments.searched import Budget, Comparison
 from gread.models.catalog import MODELS
 from gread.runs.archive import ARCHIVES, ENDING, read_results
+from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec, Value
@@ -41,6 +45,12 @@ from gread.search.space import DIGITS, Range, Space, read_space
 from gread.search.study import StudySettings, import_optuna, random_sampler, study_name
 
 PRESETS = Path(__file__).parents[1] / "gread/runs/presets"
+
+MEMBERS = 5
+"""Largest population: more are lost if the command is ended, and a stage has few runs of a form."""
+
+WRITING = Lock()
+"""Lock of the files of presets, which cells of one model share."""
 
 space_of = cache(read_space)  # slow, because it checks the bounds of all ranges
 
@@ -229,18 +239,32 @@ def with_record(comparison: Comparison, spec: RunSpec) -> RunSpec:
     return replace(spec, record=comparison.record) if several else spec
 
 
-def compute(cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
+def compute(
+    cells: list[Cell], store: ResultStore, run: Callable[[list[RunSpec]], None], at_once: int = 1
+) -> None:
+    """Compute the search and the runs of the table of ``at_once`` cells at a time.
+
+    A stage of a search needs all runs of the one before. While the last of them are computed, other
+    cells use the processes.
+    """
+    with ThreadPoolExecutor(at_once) as threads:
+        try:
+            for _ in threads.map(partial(compute_cell, store=store, run=run), cells):
+                pass
+        except KeyboardInterrupt:  # the threads would finish their stages first
+            os._exit(130)
+
+
+def compute_cell(cell: Cell, store: ResultStore, run: Callable[[list[RunSpec]], None]) -> None:
     """Compute the three stages of the search and the runs of the table."""
-    run([spec for cell in cells for spec in cell.wide()])
+    run(cell.wide())
+    cell = cell.with_near(store.numbers("val"))
+    run(cell.wide())
+    run(cell.narrow(store.numbers("val")))
     known = store.numbers("val")
-    cells = [cell.with_near(known) for cell in cells]
-    run([spec for cell in cells for spec in cell.wide()])
-    known = store.numbers("val")
-    run([spec for cell in cells for spec in cell.narrow(known)])
-    known = store.numbers("val")
-    for cell in cells:
+    with WRITING:
         print(cell.write(known), flush=True)
-    run([spec for cell in cells for spec in cell.finals(known)])
+    run(cell.finals(known))
 
 
 def within_memory(
@@ -294,8 +318,17 @@ def main(
         if sum(done.values()) % 200 == 0:
             print(f"{time.time() - begin:5.0f} s {dict(done)}", flush=True)
 
+    executor, processes = find_executor("local"), int(workers)
+    executor.start(device, processes, ())
     run = partial(
-        launch, store=store, devices=[device], workers=int(workers), histories=False, on_result=say
+        launch,
+        store=store,
+        executor=executor,
+        devices=[device],
+        workers=processes,
+        members=MEMBERS,
+        histories=False,
+        on_result=say,
     )
     chosen, known = models.split(",") if models else comparison.models, store.numbers("val")
     cells = [
@@ -304,7 +337,9 @@ def main(
         for model in chosen
         if models or not complete(comparison, model, dataset, known)
     ]
-    compute(cells, store, partial(within_memory, store, run))
+    # Without worker processes, runs are computed in this one, which can train one at a time.
+    at_once = max(1, len(cells)) if processes > 1 else 1
+    compute(cells, store, partial(within_memory, store, run), at_once)
     print(f"{time.time() - begin:5.0f} s in all {dict(done)}", flush=True)
 
 

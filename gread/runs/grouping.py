@@ -29,7 +29,11 @@ steps. This applies to a CPU, where all members take as many steps as the first.
 
 
 def populations(
-    specs: Iterable[RunSpec], device: str, root: str | None, memory: float | None = None
+    specs: Iterable[RunSpec],
+    device: str,
+    root: str | None,
+    memory: float | None = None,
+    most: int = MOST,
 ) -> list[list[RunSpec]]:
     """Group specs into populations as large as memory allows.
 
@@ -42,6 +46,7 @@ def populations(
         device: Device to compute on.
         root: The data root.
         memory: Memory limit of a group in bytes; by default that of the local device.
+        most: Largest number of members.
     """
     forms: dict[str, list[RunSpec]] = {}
     for spec in specs:
@@ -66,7 +71,7 @@ def populations(
             need = bytes_of(spec, size)
             enough = on_cpu and len(group) * data.num_nodes * width >= ENOUGH
             apart = enough and _steps(group[0]) > 1.5 * _steps(spec)
-            if group and (len(group) == MOST or taken + need > limit or apart):
+            if group and (len(group) == most or taken + need > limit or apart):
                 groups.append(group)
                 group, taken = [], 0
             group.append(spec)

@@ -11,7 +11,7 @@ from gread.base.memory import OutOfMemory
 from gread.runs.cost import estimate
 from gread.runs.executors.find import find_executor
 from gread.runs.executors.job import Executor, Job
-from gread.runs.grouping import populations
+from gread.runs.grouping import MOST, populations
 from gread.runs.records import ALONE
 from gread.runs.result import Result
 from gread.runs.spec import RunSpec
@@ -31,6 +31,7 @@ def launch(
     root: str | None = None,
     deterministic: bool = False,
     together: bool | None = None,
+    members: int = MOST,
     histories: bool = True,
     imports: Sequence[str] = (),
     on_result: Callable[[Result], None] | None = None,
@@ -55,6 +56,8 @@ def launch(
         together: Whether specs of one form are computed as populations, as large as memory allows.
             This is the default on GPUs. On a CPU the gain is smaller, and separate runs are bitwise
             equal to `run`. A population that runs out of memory is halved.
+        members: Largest number of members of a population. An interrupted launch loses those of the
+            populations that run.
         histories: Whether results contain the numbers of every epoch, most of the stored data.
         imports: Modules that every process imports first, for names that they register.
         on_result: Function that is called with every new result.
@@ -64,6 +67,7 @@ def launch(
     """
     if workers is not None:
         check_count("workers", workers)
+    check_count("members", members)
     if isinstance(executor, str):
         executor = find_executor(executor)
     if workers is None and not executor.remote:
@@ -75,7 +79,8 @@ def launch(
     others = [spec for spec in missing if not set(ALONE) & set(spec.record)]
     groups = [[spec] for spec in others]
     if together and others:
-        groups = populations(others, devices[0], root, executor.memory(devices[0], workers))
+        memory = executor.memory(devices[0], workers)
+        groups = populations(others, devices[0], root, memory, members)
     if workers != 1:
         # Longest first, to balance the load at the end.
         groups.sort(key=lambda group: sum(map(estimate, group)), reverse=True)

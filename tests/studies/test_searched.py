@@ -14,6 +14,7 @@ from gread.experiments.honest import HONEST, NINE, render
 from gread.experiments.larger import LARGER
 from gread.experiments.searched import Comparison
 from gread.runs.archive import read_results
+from gread.runs.executors.find import find_executor
 from gread.runs.launch import launch
 from gread.runs.presets import find_preset
 from gread.runs.result import Result
@@ -358,10 +359,13 @@ def tiny(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_search_selects_settings_and_report_writes_their_runs(tiny, tmp_path, monkeypatch):
-    store = ResultStore(tmp_path / "store")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_search_selects_settings_and_report_writes_their_runs(tiny, tmp_path, monkeypatch, workers):
+    store, executor = ResultStore(tmp_path / "store"), find_executor("local")
     cells = [Cell(tiny, m, "csbm", draw(tiny, m, "csbm")) for m in tiny.models]
-    compute(cells, store, partial(launch, store=store))
+    executor.start("cpu", workers, ())
+    run = partial(launch, store=store, executor=executor, workers=workers)
+    compute(cells, store, run, at_once=workers)
     presets = {m: str(tmp_path / "tiny" / f"{m}.toml") for m in tiny.models}
     for cell in cells:
         wider = cell.with_near(store.numbers("val"))

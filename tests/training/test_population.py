@@ -83,6 +83,15 @@ def test_grand_members_match_single_runs():
         assert_same(together, run(spec))
 
 
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_populations_have_at_most_the_given_number_of_members(most):
+    groups = populations(specs(), "cpu", None, most=most)
+    assert max(map(len, groups)) == min(most, 3)
+    assert sorted(spec.key for group in groups for spec in group) == sorted(
+        spec.key for spec in specs()
+    )
+
+
 def test_nonlinear_grand_members_match_single_runs():
     hyper = {"hidden_channels": 8, "linear": False, "normalizer": "squareplus", "time": 2.0}
     own = [{"dropout": 0.3}, {"dropout": 0.0}, {"dropout": 0.0, "time": 3.0}]
