@@ -47,7 +47,8 @@ from gread.search.study import StudySettings, import_optuna, random_sampler, stu
 PRESETS = Path(__file__).parents[1] / "gread/runs/presets"
 
 MEMBERS = 5
-"""Largest population: more are lost if the command is ended, and a stage has few runs of a form."""
+"""Largest number of members of a population. Larger ones lose more runs when the command is ended,
+and leave processes idle when a stage has few runs."""
 
 WRITING = Lock()
 """Lock of the files of presets, which cells of one model share."""

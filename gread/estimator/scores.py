@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gread.runs.values import is_fraction
 from gread.training.metrics import METRICS, Predictions
 
 BINS = 10
@@ -44,7 +43,7 @@ class Headline:
 
 def apart(metric: str, difference: float) -> str:
     """Format the size of a difference of a metric, in points if its values are fractions."""
-    points = is_fraction(metric)
+    points = METRICS[metric].is_fraction
     return f"{100 * abs(difference):.1f} points" if points else f"{abs(difference):.4g}"
 
 

@@ -105,6 +105,7 @@ class Attention(nn.Module):
 
     def forward(self, y: Tensor, adj: Adjacency) -> Tensor:
         """Map [N, heads · channels] to the same shape, or to [N, channels] for the mean."""
+        # [heads, N, channels]
         y = y.unflatten(-1, self.source.shape[1:]).transpose(0, 1).contiguous()
         vectors = torch.stack([self.source[0], self.target[0]], -1)  # [heads, channels, 2]
         source, target = (y @ vectors).transpose(0, 1).split(1, -1)  # [N, heads, 1]

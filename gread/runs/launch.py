@@ -56,8 +56,8 @@ def launch(
         together: Whether specs of one form are computed as populations, as large as memory allows.
             This is the default on GPUs. On a CPU the gain is smaller, and separate runs are bitwise
             equal to `run`. A population that runs out of memory is halved.
-        members: Largest number of members of a population. An interrupted launch loses those of the
-            populations that run.
+        members: Largest number of members of a population. If the launch is interrupted, all
+            members of a running population are lost.
         histories: Whether results contain the numbers of every epoch, most of the stored data.
         imports: Modules that every process imports first, for names that they register.
         on_result: Function that is called with every new result.
